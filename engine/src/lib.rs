@@ -1,0 +1,11 @@
+//! Persistent, segmented logs in Apache Kafka's formats, for one machine.
+//!
+//! The crate knows nothing of replicas: there is no high watermark in it, only ceilings that a caller passes in.
+//! It starts no thread and reads no clock on its own.
+//!
+//! The floors, from the ground up; a file imports from its own folder and from floors below:
+//! [`units`], [`disk`].
+
+
+pub mod disk;
+pub mod units;

@@ -1,0 +1,70 @@
+//! Leader epochs and the ids of nodes.
+
+use std::fmt;
+
+/// The number of a leadership, `0 ..= i32::MAX`; it grows with each leadership of a partition.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+pub struct LeaderEpoch(i32);
+
+impl LeaderEpoch {
+    /// The first epoch.
+    pub const ZERO: Self = Self(0);
+
+    /// The epoch with this number, or `None` if it is negative.
+    pub const fn new(value: i32) -> Option<Self> {
+        if value < 0 { None } else { Some(Self(value)) }
+    }
+
+    /// The number, as Kafka's files and messages write it.
+    pub const fn value(self) -> i32 {
+        self.0
+    }
+
+    /// The next epoch, or `None` when there are no more.
+    pub const fn next(self) -> Option<Self> {
+        match self.0.checked_add(1) {
+            Some(value) => Some(Self(value)),
+            None => None,
+        }
+    }
+}
+
+impl fmt::Display for LeaderEpoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for LeaderEpoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epoch {}", self.0)
+    }
+}
+
+/// The id of a node of a cluster (Kafka's `node.id`), `0 ..= i32::MAX`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+pub struct NodeId(i32);
+
+impl NodeId {
+    /// The node with this id, or `None` if it is negative.
+    pub const fn new(value: i32) -> Option<Self> {
+        if value < 0 { None } else { Some(Self(value)) }
+    }
+
+    /// The number, as Kafka's messages write it.
+    pub const fn value(self) -> i32 {
+        self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}
