@@ -6,6 +6,5 @@
 //! The floors, from the ground up; a file imports from its own folder and from floors below:
 //! [`units`], [`disk`].
 
-
 pub mod disk;
 pub mod units;

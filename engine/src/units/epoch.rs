@@ -3,7 +3,10 @@
 use std::fmt;
 
 /// The number of a leadership, `0 ..= i32::MAX`; it grows with each leadership of a partition.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "i32")]
 pub struct LeaderEpoch(i32);
 
 impl LeaderEpoch {
@@ -43,6 +46,7 @@ impl fmt::Debug for LeaderEpoch {
 
 /// The id of a node of a cluster (Kafka's `node.id`), `0 ..= i32::MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "i32")]
 pub struct NodeId(i32);
 
 impl NodeId {
@@ -67,4 +71,28 @@ impl fmt::Debug for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "node {}", self.0)
     }
+}
+
+impl TryFrom<i32> for LeaderEpoch {
+    type Error = Negative;
+
+    fn try_from(value: i32) -> Result<Self, Negative> {
+        Self::new(value).ok_or(Negative { value: i64::from(value) })
+    }
+}
+
+impl TryFrom<i32> for NodeId {
+    type Error = Negative;
+
+    fn try_from(value: i32) -> Result<Self, Negative> {
+        Self::new(value).ok_or(Negative { value: i64::from(value) })
+    }
+}
+
+/// A number that must not be negative was; what a deserializer says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{value} is negative")]
+pub struct Negative {
+    /// The number that was found.
+    pub value: i64,
 }

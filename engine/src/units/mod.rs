@@ -8,7 +8,7 @@ mod offset;
 mod producer;
 mod time;
 
-pub use epoch::{LeaderEpoch, NodeId};
+pub use epoch::{LeaderEpoch, Negative, NodeId};
 pub use name::{InvalidName, TopicId, TopicPartition};
 pub use offset::{Offset, OffsetRange};
 pub use producer::{ProducerEpoch, ProducerId, Sequence};

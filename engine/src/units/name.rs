@@ -89,7 +89,9 @@ pub enum InvalidName {
         bytes: usize,
     },
     /// A character outside `[a-zA-Z0-9._-]`.
-    #[error("the topic's name {topic:?} contains {character:?}; only letters, digits, '.', '_' and '-' are allowed")]
+    #[error(
+        "the topic's name {topic:?} contains {character:?}; only letters, digits, '.', '_' and '-' are allowed"
+    )]
     Character {
         /// The name that was asked for.
         topic: String,
@@ -168,6 +170,32 @@ impl fmt::Debug for TopicId {
     }
 }
 
+impl serde::Serialize for TopicId {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for TopicId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text: String = serde::Deserialize::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("not a topic id"))
+    }
+}
+
+impl serde::Serialize for TopicPartition {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for TopicPartition {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text: String = serde::Deserialize::deserialize(deserializer)?;
+        Self::from_directory_name(&text).map_err(serde::de::Error::custom)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +208,18 @@ mod tests {
         for bad in ["topic", "topic-", "-1", "topic-x", "topic--1x", "a b-0", "topic-99999999999"] {
             assert!(TopicPartition::from_directory_name(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn names_and_ids_are_text_in_json() {
+        let name = TopicPartition::new("a-b", 3).unwrap();
+        assert_eq!(serde_json::to_string(&name).unwrap(), "\"a-b-3\"");
+        assert_eq!(serde_json::from_str::<TopicPartition>("\"a-b-3\"").unwrap(), name);
+        assert!(serde_json::from_str::<TopicPartition>("\"a-b\"").is_err());
+        let id = TopicId::new([7; 16]).unwrap();
+        let text = serde_json::to_string(&id).unwrap();
+        assert_eq!(serde_json::from_str::<TopicId>(&text).unwrap(), id);
+        assert!(serde_json::from_str::<TopicId>("\"AAAAAAAAAAAAAAAAAAAAAA\"").is_err());
     }
 
     #[test]

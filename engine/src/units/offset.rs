@@ -3,7 +3,10 @@
 use std::fmt;
 
 /// The position of a record in a log: `0 ..= i64::MAX`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
+#[serde(try_from = "i64")]
 pub struct Offset(i64);
 
 impl Offset {
@@ -96,6 +99,14 @@ impl fmt::Display for OffsetRange {
 impl fmt::Debug for OffsetRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "@{}..{}", self.start, self.end)
+    }
+}
+
+impl TryFrom<i64> for Offset {
+    type Error = super::Negative;
+
+    fn try_from(value: i64) -> Result<Self, super::Negative> {
+        Self::new(value).ok_or(super::Negative { value })
     }
 }
 
