@@ -1,1 +1,6 @@
-//! placeholder
+//! Replicated logs: follower fetches, in-sync replicas, high watermarks, leader epochs, and who may lead.
+//!
+//! The machines are pure: facts and time go in, effects come out. There is no thread, socket or clock in this crate that its user
+//! did not ask for.
+
+pub mod ids;
