@@ -57,7 +57,7 @@ impl fmt::Debug for Offset {
 }
 
 /// The offsets from `start` up to, and without, `end`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct OffsetRange {
     start: Offset,
     end: Offset,

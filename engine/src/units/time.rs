@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Milliseconds since 1970, as records carry them. Any `i64`: what a client sent is kept, also before 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
