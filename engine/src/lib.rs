@@ -4,7 +4,8 @@
 //! It starts no thread and reads no clock on its own.
 //!
 //! The floors, from the ground up; a file imports from its own folder and from floors below:
-//! [`units`], [`disk`].
+//! [`units`], [`disk`], [`state`].
 
 pub mod disk;
+pub mod state;
 pub mod units;
