@@ -4,8 +4,13 @@
 //! It starts no thread and reads no clock on its own.
 //!
 //! The floors, from the ground up; a file imports from its own folder and from floors below:
-//! [`units`], [`disk`], [`state`].
+//! [`units`], [`disk`], [`state`], [`log`], [`store`].
 
 pub mod disk;
+pub mod log;
+mod rules;
 pub mod state;
+pub mod store;
 pub mod units;
+
+pub use rules::{Rule, Rules};

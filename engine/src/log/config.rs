@@ -1,0 +1,66 @@
+//! The settings of one log.
+
+use std::time::Duration;
+
+/// The settings of one log; the defaults are Kafka's.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct LogConfig {
+    /// Size in bytes that no segment exceeds (`segment.bytes`); also the bound of one append.
+    pub segment_bytes_max: u32,
+    /// Age, by the timestamps of records, at which a segment is closed (`segment.ms`).
+    pub segment_age_max: Duration,
+    /// Up to so much earlier, chosen at random for each segment (`segment.jitter.ms`).
+    pub segment_jitter_max: Duration,
+    /// Bytes between two index entries (`index.interval.bytes`).
+    pub index_interval_bytes: u32,
+    /// Size in bytes that an index does not exceed (`segment.index.bytes`).
+    pub index_bytes_max: u32,
+    /// Bytes that are kept at least (`retention.bytes`); `None` for no bound.
+    pub retention_bytes: Option<u64>,
+    /// Time that records are kept at least (`retention.ms`); `None` for no bound.
+    pub retention_age: Option<Duration>,
+    /// What happens to old segments (`cleanup.policy`).
+    pub cleanup: Cleanup,
+    /// Whose time a record carries (`message.timestamp.type`).
+    pub timestamps: TimestampSource,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+        Self {
+            segment_bytes_max: 1 << 30,
+            segment_age_max: DAY.saturating_mul(7),
+            segment_jitter_max: Duration::ZERO,
+            index_interval_bytes: 4096,
+            index_bytes_max: 10 << 20,
+            retention_bytes: None,
+            retention_age: Some(DAY.saturating_mul(7)),
+            cleanup: Cleanup::Delete,
+            timestamps: TimestampSource::Create,
+        }
+    }
+}
+
+/// What happens to old segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cleanup {
+    /// They are deleted by size and age.
+    Delete,
+    /// The newest record of each key is kept; only what lies below the log's start is deleted.
+    Compact,
+    /// Both.
+    CompactAndDelete,
+}
+
+/// Whose time a record carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimestampSource {
+    /// The producer's.
+    Create,
+    /// The leader's, at the append.
+    Append,
+}

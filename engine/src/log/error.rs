@@ -1,0 +1,188 @@
+//! Why a log refused. Each error says its fate: this call, this log, or this directory.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::units::{LeaderEpoch, Offset};
+
+/// Why a log takes no more appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Closed {
+    /// A write failed after offsets had been given out. The log opens again with the store, under a new epoch.
+    #[error("a write failed")]
+    WriteFailed,
+    /// The whole directory was given up.
+    #[error("the directory has failed")]
+    StoreFailed,
+    /// The log was deleted.
+    #[error("the log was deleted")]
+    Deleted,
+    /// The store was closed.
+    #[error("the store was closed")]
+    StoreClosed,
+}
+
+/// Why a leader's append was refused. Nothing was appended, no offset was used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// The log has a later leadership. Refuses this call.
+    #[error("{permit:?} has ended; the log is in {latest:?}")]
+    StaleEpoch {
+        /// The epoch of the permit.
+        permit: LeaderEpoch,
+        /// The log's latest epoch.
+        latest: LeaderEpoch,
+    },
+    /// No segment could hold it. Refuses this call.
+    #[error("{bytes} bytes are more than a segment may have ({bytes_max})")]
+    TooLarge {
+        /// The size of the append.
+        bytes: usize,
+        /// The greatest size of a segment.
+        bytes_max: u32,
+    },
+    /// The device is full. Refuses this call; it may succeed when there is room again.
+    #[error("no space left on the device for {bytes} more bytes")]
+    OutOfSpace {
+        /// The size of the append.
+        bytes: usize,
+    },
+    /// Too much is waiting to be written. Refuses this call; a turn of the driver makes room.
+    #[error("{pending_bytes} bytes wait to be written; at most {pending_bytes_max} may")]
+    Busy {
+        /// What waits already.
+        pending_bytes: usize,
+        /// The bound.
+        pending_bytes_max: usize,
+    },
+    /// A truncation is under way. Refuses this call.
+    #[error("the log is being truncated")]
+    Truncating,
+    /// Offsets end at `i64::MAX`. Refuses this call.
+    #[error("no offsets are left behind {end:?}")]
+    OffsetsExhausted {
+        /// The log's end.
+        end: Offset,
+    },
+    /// The log is closed.
+    #[error("the log is closed: {0}")]
+    Closed(#[from] Closed),
+}
+
+/// Why a follower's append was refused. Nothing was appended.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplicaAppendError {
+    /// The batches begin below the end. Refuses this call.
+    #[error("{first:?}..{end:?} begins below the log's end {log_end:?}")]
+    BelowEnd {
+        /// The first offset of the batches.
+        first: Offset,
+        /// Their end.
+        end: Offset,
+        /// The log's end.
+        log_end: Offset,
+    },
+    /// As for [`AppendError::TooLarge`].
+    #[error("{bytes} bytes are more than a segment may have ({bytes_max})")]
+    TooLarge {
+        /// The size of the append.
+        bytes: usize,
+        /// The greatest size of a segment.
+        bytes_max: u32,
+    },
+    /// As for [`AppendError::OutOfSpace`].
+    #[error("no space left on the device for {bytes} more bytes")]
+    OutOfSpace {
+        /// The size of the append.
+        bytes: usize,
+    },
+    /// As for [`AppendError::Busy`].
+    #[error("{pending_bytes} bytes wait to be written; at most {pending_bytes_max} may")]
+    Busy {
+        /// What waits already.
+        pending_bytes: usize,
+        /// The bound.
+        pending_bytes_max: usize,
+    },
+    /// A truncation is under way. Refuses this call.
+    #[error("the log is being truncated")]
+    Truncating,
+    /// The log is closed.
+    #[error("the log is closed: {0}")]
+    Closed(#[from] Closed),
+}
+
+/// Why a leadership could not be written down.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BeginEpochError {
+    /// The log knows a later one. Refuses this call.
+    #[error("{asked:?} is older than {latest:?}, which the log has")]
+    Stale {
+        /// The epoch that was to begin.
+        asked: LeaderEpoch,
+        /// The log's latest epoch.
+        latest: LeaderEpoch,
+    },
+    /// A truncation is under way. Refuses this call.
+    #[error("the log is being truncated")]
+    Truncating,
+    /// The log is closed, or has just been: the file of epochs could not be written.
+    #[error("the log is closed: {0}")]
+    Closed(#[from] Closed),
+}
+
+/// Why a ticket's step will not come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TicketError {
+    /// The log was truncated since.
+    #[error("the log was truncated")]
+    Truncated,
+    /// The log is closed.
+    #[error("the log is closed: {0}")]
+    Closed(#[from] Closed),
+    /// The store has no such log (any more).
+    #[error("there is no such log")]
+    UnknownLog,
+}
+
+/// Why a read gave nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The offset lies below the start or above the end.
+    #[error("{from:?} is outside {start:?}..{end:?}")]
+    OutOfRange {
+        /// The offset that was asked for.
+        from: Offset,
+        /// The log's start.
+        start: Offset,
+        /// The log's written end.
+        end: Offset,
+    },
+    /// The bytes in the file are not a batch, or fail their CRC. Never skipped in silence.
+    #[error("{path} is damaged at byte {position}, in or behind {offset:?}")]
+    Damaged {
+        /// The segment's file.
+        path: PathBuf,
+        /// Where in the file.
+        position: u64,
+        /// An offset of the damaged range.
+        offset: Offset,
+    },
+    /// The file could not be read.
+    #[error("{path} cannot be read: {source}")]
+    Io {
+        /// The segment's file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The log was deleted, or its store closed.
+    #[error("the log is closed: {0}")]
+    Closed(#[from] Closed),
+}

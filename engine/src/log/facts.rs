@@ -1,0 +1,24 @@
+//! What a log's owner decides by.
+
+use crate::state::EpochHistory;
+use crate::units::Offset;
+
+/// The facts of a log at one moment, borrowed from it. A plain value, so that tests of the protocol can make one.
+///
+/// `start <= durable <= written <= accepted`, and `recovery_point <= durable`, except that a start that was raised above
+/// `durable` stays above it until the next sync.
+#[derive(Clone, Copy, Debug)]
+pub struct LogFacts<'a> {
+    /// The first offset that readers are given.
+    pub start: Offset,
+    /// The next offset that an append gets: the end of the last whole batch.
+    pub accepted: Offset,
+    /// Everything below it is in the operating system; readers see nothing above it.
+    pub written: Offset,
+    /// Everything below it is synced.
+    pub durable: Offset,
+    /// Where recovery would begin to scan, as it is now in memory; the checkpoint may say less.
+    pub recovery_point: Offset,
+    /// Which leader epoch begins where.
+    pub epochs: &'a EpochHistory,
+}

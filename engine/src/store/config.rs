@@ -1,0 +1,45 @@
+//! The settings of one data directory. Every queue and cache has its bound here.
+
+use std::time::Duration;
+
+use crate::log::LogConfig;
+use crate::rules::Rules;
+
+/// The settings of one data directory.
+#[derive(Clone, Debug)]
+pub struct StoreConfig {
+    /// For logs that are found at opening, until their owner sets others.
+    pub log: LogConfig,
+    /// Bytes of one log that may wait to be written; behind it appends are refused.
+    pub pending_bytes_max: usize,
+    /// Bytes of recently written batches that are kept for readers, of all logs together, charged by allocation.
+    pub tail_bytes_max: usize,
+    /// How long a log may be dirty before it is synced in the background.
+    pub dirty_age_max: Duration,
+    /// How often the recovery points and log starts are written down.
+    pub checkpoint_interval: Duration,
+    /// How long an idempotent producer is remembered (`producer.id.expiration.ms`).
+    pub producer_age_max: Duration,
+    /// Bytes that the largest batch on disk may have; a greater length field is damage.
+    pub batch_bytes_max: usize,
+    /// Seeds what is chosen at random (jitter of rolls).
+    pub seed: u64,
+    /// All, except in tests of the tests.
+    pub rules: Rules,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        Self {
+            log: LogConfig::default(),
+            pending_bytes_max: 64 << 20,
+            tail_bytes_max: 64 << 20,
+            dirty_age_max: Duration::from_secs(30),
+            checkpoint_interval: Duration::from_secs(60),
+            producer_age_max: Duration::from_secs(24 * 60 * 60),
+            batch_bytes_max: 128 << 20,
+            seed: 0,
+            rules: Rules::default(),
+        }
+    }
+}

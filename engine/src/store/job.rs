@@ -1,0 +1,208 @@
+//! Cold work as values: run by a small pool in production, in seeded order by the simulator.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::log::{Closed, ColdRead, LogId, Read, ReadError};
+use crate::units::{Now, Offset, TopicPartition};
+
+/// Something to be done where blocking is allowed. Any order is right; jobs of one log exclude each other on their own.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Job {
+    /// Cut everything at and above `to`. A batch that lies across is cut whole.
+    Truncate {
+        /// The log.
+        log: LogId,
+        /// The first offset that goes.
+        to: Offset,
+    },
+    /// Drop everything and go on at `offset`.
+    RestartAt {
+        /// The log.
+        log: LogId,
+        /// The new start and end.
+        offset: Offset,
+    },
+    /// Move the start up; whole segments below it go with the next retention.
+    RaiseStart {
+        /// The log.
+        log: LogId,
+        /// The new start, at most the written end.
+        to: Offset,
+    },
+    /// Delete old segments.
+    Retention {
+        /// The log.
+        log: LogId,
+        /// Nothing at or above it is deleted: the high watermark, where there are replicas.
+        ceiling: Offset,
+        /// The time.
+        now: Now,
+    },
+    /// Finish segments that were rolled: trim, indexes, snapshot, sync.
+    Seal {
+        /// The log.
+        log: LogId,
+    },
+    /// Sync logs that nobody waits for.
+    Sync {
+        /// The logs.
+        logs: Vec<LogId>,
+    },
+    /// Write the recovery points and log starts down.
+    Checkpoint {
+        /// The time, for the next one.
+        now: Now,
+    },
+    /// Write a named offset checkpoint (the high watermarks).
+    OffsetCheckpoint {
+        /// The file's name, without a directory.
+        name: String,
+        /// One offset for each partition.
+        entries: Vec<(TopicPartition, Offset)>,
+    },
+    /// Read what is not in memory.
+    ColdRead(ColdRead),
+    /// Remove a log and its files.
+    DeleteLog {
+        /// The log.
+        log: LogId,
+    },
+}
+
+/// What came of a job.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum JobDone {
+    /// The log was cut.
+    Truncated {
+        /// The log.
+        log: LogId,
+        /// Its end now: the end of its last whole batch, at most what was asked for.
+        end: Offset,
+    },
+    /// The log is empty.
+    RestartedAt {
+        /// The log.
+        log: LogId,
+        /// Its start and end now.
+        offset: Offset,
+    },
+    /// The start was moved, or was there already.
+    StartRaised {
+        /// The log.
+        log: LogId,
+        /// Its start now.
+        start: Offset,
+    },
+    /// Old segments were deleted, or there were none.
+    Retained {
+        /// The log.
+        log: LogId,
+        /// Its start now.
+        start: Offset,
+        /// How many segments went.
+        segments: usize,
+        /// How many bytes they had.
+        bytes: u64,
+    },
+    /// Rolled segments are finished and synced.
+    Sealed {
+        /// The log.
+        log: LogId,
+    },
+    /// Logs are synced.
+    Synced {
+        /// The logs.
+        logs: Vec<LogId>,
+    },
+    /// Recovery points and log starts are written down.
+    Checkpointed,
+    /// The named checkpoint is written.
+    OffsetCheckpointed {
+        /// The file's name.
+        name: String,
+    },
+    /// A cold read.
+    Read {
+        /// What was asked for.
+        asked: ColdRead,
+        /// What was found; never [`Read::Cold`].
+        result: Result<Read, ReadError>,
+    },
+    /// The log and its files are gone.
+    Deleted {
+        /// The log.
+        log: LogId,
+    },
+    /// It could not be done.
+    Failed {
+        /// Which.
+        kind: JobKind,
+        /// Of which log.
+        log: Option<LogId>,
+        /// Why.
+        error: JobError,
+    },
+}
+
+/// The kinds of [`Job`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum JobKind {
+    /// [`Job::Truncate`].
+    Truncate,
+    /// [`Job::RestartAt`].
+    RestartAt,
+    /// [`Job::RaiseStart`].
+    RaiseStart,
+    /// [`Job::Retention`].
+    Retention,
+    /// [`Job::Seal`].
+    Seal,
+    /// [`Job::Sync`].
+    Sync,
+    /// [`Job::Checkpoint`].
+    Checkpoint,
+    /// [`Job::OffsetCheckpoint`].
+    OffsetCheckpoint,
+    /// [`Job::ColdRead`].
+    ColdRead,
+    /// [`Job::DeleteLog`].
+    DeleteLog,
+}
+
+/// Why a job could not be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JobError {
+    /// There is no such log (any more). Refuses the job.
+    #[error("there is no such log")]
+    UnknownLog,
+    /// Another truncation of the log is under way. Refuses the job.
+    #[error("the log is being truncated")]
+    Truncating,
+    /// The log is closed. Refuses the job.
+    #[error("the log is closed: {0}")]
+    Closed(#[from] Closed),
+    /// The offset lies above the end. Refuses the job.
+    #[error("{offset:?} lies above the end {end:?}")]
+    AboveEnd {
+        /// The offset.
+        offset: Offset,
+        /// The log's written end.
+        end: Offset,
+    },
+    /// The bytes around the place could not be understood. Refuses the job.
+    #[error(transparent)]
+    Damaged(#[from] ReadError),
+    /// A file could not be changed; the directory has failed.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}

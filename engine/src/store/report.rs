@@ -1,0 +1,96 @@
+//! What opening, turning and failing tell.
+
+use std::path::PathBuf;
+
+use crate::log::LogId;
+use crate::units::{Offset, TopicId, TopicPartition};
+
+/// What was found at opening and what was done about it.
+#[derive(Debug)]
+pub struct OpenReport {
+    /// How the last user stopped.
+    pub stop: Stop,
+    /// Whether the page cache survived since.
+    pub machine: Machine,
+    /// Extra fields of the clean-shutdown mark; empty without a mark.
+    pub mark_extra: serde_json::Map<String, serde_json::Value>,
+    /// Each log, sorted by name.
+    pub logs: Vec<LogReport>,
+    /// Directories that could not be opened as logs, and why; they are left alone.
+    pub refused: Vec<(PathBuf, String)>,
+    /// Directories of deleted topics whose removal was finished.
+    pub deleted: Vec<String>,
+    /// Directories that are not partitions; they are left alone.
+    pub foreign: Vec<String>,
+}
+
+/// How the last user of the directory stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// With a mark.
+    Clean,
+    /// Without a mark.
+    Unclean,
+    /// There was none: the directory is new.
+    FirstUse,
+}
+
+/// Whether what was written but not synced can have been lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// The same boot, device and mount as the last user: nothing that was written is lost.
+    Same,
+    /// Another, or it cannot be known: what was not durable may be gone.
+    OtherOrUnknown,
+}
+
+/// What was found of one log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogReport {
+    /// The log.
+    pub log: LogId,
+    /// Its name.
+    pub name: TopicPartition,
+    /// The id in its `partition.metadata`.
+    pub topic_id: Option<TopicId>,
+    /// Its start.
+    pub start: Offset,
+    /// Its end.
+    pub end: Offset,
+    /// The recovery point it had; `None` if the checkpoint was missing or damaged.
+    pub recovery_point: Option<Offset>,
+    /// Bytes that were cut behind the last whole batch.
+    pub cut_bytes: u64,
+    /// Whether the cut can have taken batches: more than the torn end of one write.
+    pub hole: bool,
+    /// Whether records that it once had may be gone: the machine crashed and not everything was durable, the clean mark does
+    /// not fit the files, or a checkpoint was damaged.
+    pub suspect: bool,
+    /// What recovery did, for people.
+    pub notes: Vec<String>,
+}
+
+/// What one turn of the driver did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TurnReport {
+    /// Logs whose watermarks rose.
+    pub moved: Vec<LogId>,
+    /// Logs that were closed by a failed write.
+    pub failed: Vec<LogId>,
+    /// Operations that are under way.
+    pub in_flight: usize,
+    /// Set when the directory has failed.
+    pub store_failed: bool,
+}
+
+/// Why a directory was given up. Final: everything in it that is not durable may be lost.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path} has failed: {what}: {error}")]
+pub struct StoreFailure {
+    /// The directory.
+    pub path: PathBuf,
+    /// What was tried.
+    pub what: &'static str,
+    /// The system's error, as text, because it is told many times.
+    pub error: String,
+}
