@@ -4,8 +4,9 @@
 //! It starts no thread and reads no clock on its own.
 //!
 //! The floors, from the ground up; a file imports from its own folder and from floors below:
-//! [`units`], [`disk`], [`state`], [`log`], [`store`].
+//! [`units`], [`batch`], [`disk`], [`state`], [`log`], [`store`].
 
+pub mod batch;
 pub mod disk;
 pub mod log;
 mod rules;
