@@ -6,6 +6,21 @@
 //!
 //! Three implementations: portable POSIX, `io_uring` for what fans out, and a simulated disk for tests.
 
+#[cfg(test)]
+mod contract_test;
+mod files;
+mod incarnation;
+mod lock;
+#[cfg(test)]
+mod lock_test;
+mod posix;
+#[expect(unsafe_code, reason = "system calls that the standard library does not offer, and maps")]
+mod sys;
+mod wake;
+
+pub use lock::LOCK_FILE;
+pub use posix::{PosixDisk, SyncThread};
+
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
