@@ -3,5 +3,13 @@
 //! Both are derived from the log's batches and can always be made again. Pure: no file is touched here, and no clock is read.
 
 mod epochs;
+mod producer;
+mod producers;
+#[cfg(test)]
+mod producers_test;
+mod snapshot;
 
 pub use epochs::{EpochEnd, EpochHistory, EpochStart};
+pub use producer::{MarkerKind, ProducerBatch, ProducerRefusal, TransactionMarker, Verdict};
+pub use producers::{ClosedTransaction, Producers, ProducersConfig};
+pub use snapshot::SnapshotDamage;
