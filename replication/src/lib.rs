@@ -3,4 +3,5 @@
 //! The machines are pure: facts and time go in, effects come out. There is no thread, socket or clock in this crate that its user
 //! did not ask for.
 
+pub mod controller;
 pub mod ids;

@@ -1,0 +1,545 @@
+//! What brokers, tools and the supervisor say to the controller and hear from it, as JSON in a frame of somebody else's.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use highwater_engine::units::{LeaderEpoch, NodeId, Offset, TopicId, TopicPartition};
+use serde::{Deserialize, Serialize};
+
+use super::change::Change;
+use super::state::{ClusterState, OutReason, ReplicaReport};
+use crate::ids::{BrokerEpoch, PartitionEpoch};
+
+/// A request and who sends it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ControllerCall {
+    /// The broker and its session; `None` for tools, the supervisor, and a broker that has no session yet.
+    pub sender: Option<Sender>,
+    /// What is asked.
+    pub request: ControllerRequest,
+}
+
+/// A broker in one of its sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Sender {
+    /// Which broker.
+    pub node: NodeId,
+    /// Its session.
+    pub session: BrokerEpoch,
+}
+
+/// What can be asked of the controller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControllerRequest {
+    /// A broker begins a session. Answer: [`ControllerReply::Registered`].
+    Register(Registration),
+    /// A broker is there. Any other request of its session says so too. Answer: [`ControllerReply::Heard`].
+    Heartbeat,
+    /// The changes since a version; held back until there is one or the time is over.
+    /// Answer: [`ControllerReply::Changes`] or [`ControllerReply::Whole`].
+    Poll {
+        /// The version that the sender has; `None` asks for the whole.
+        since: Option<u64>,
+        /// How long the answer may be held back, in milliseconds; at most [`POLL_WAIT_MS_MAX`].
+        wait_ms: u64,
+    },
+    /// A leader wants another ISR. Answer: [`ControllerReply::Isr`].
+    AlterIsr(IsrProposal),
+    /// What a replica has, while nobody leads its partition. Answer: [`ControllerReply::Heard`].
+    Report(ReportedReplica),
+    /// A topic is to be created. Answered when it is, or when it cannot be: [`ControllerReply::TopicCreated`].
+    CreateTopic(NewTopic),
+    /// A topic is to be deleted. Answer: [`ControllerReply::TopicDeleted`].
+    DeleteTopic {
+        /// Its name.
+        name: String,
+    },
+    /// A block of producer ids. Answer: [`ControllerReply::ProducerIds`].
+    AllocateProducerIds,
+    /// Another leader by order. Answer: [`ControllerReply::Elected`].
+    Elect {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Who, and at what price.
+        election: Election,
+    },
+    /// The sender stops and hands its leaderships over. Answer: [`ControllerReply::MayStop`].
+    ControlledStop,
+    /// The supervisor saw a broker's process end. Answer: [`ControllerReply::Heard`].
+    ProcessEnded {
+        /// Which broker.
+        node: NodeId,
+    },
+}
+
+/// The longest time that a poll is held back, in milliseconds.
+pub const POLL_WAIT_MS_MAX: u64 = 30_000;
+
+/// A broker's facts at the beginning of a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registration {
+    /// Its id.
+    pub node: NodeId,
+    /// The cluster that its data directory belongs to; `None` if it is new.
+    pub cluster_id: Option<String>,
+    /// The id of its data directory.
+    pub directory: Option<String>,
+    /// Where clients reach it.
+    pub host: String,
+    /// The port beside `host`.
+    pub port: u16,
+    /// Its process id, to be shown.
+    pub process: Option<u32>,
+    /// How its last session ended.
+    pub last_stop: LastStop,
+    /// All logs that it has.
+    pub replicas: Vec<ReplicaFacts>,
+}
+
+/// How a broker's last session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LastStop {
+    /// It did not end: the same process was fenced and comes back, its logs open all the time.
+    StillRunning {
+        /// The session that it had.
+        session: BrokerEpoch,
+    },
+    /// Cleanly: there was a mark.
+    Clean {
+        /// The session that the mark names.
+        session: Option<BrokerEpoch>,
+    },
+    /// Without a mark, on the same boot, device and mount: the page cache survived.
+    Killed,
+    /// Without a mark, and the machine crashed or may have.
+    MachineCrash,
+    /// There was none: the data directory is new.
+    Never,
+}
+
+/// What a broker knows of one of its logs when it registers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaFacts {
+    /// Which partition.
+    pub partition: TopicPartition,
+    /// Its topic's id, from `partition.metadata`.
+    pub topic_id: Option<TopicId>,
+    /// The leader epoch of its last batch.
+    pub last_epoch: Option<LeaderEpoch>,
+    /// Where it ends, after recovery.
+    pub end: Offset,
+    /// The high watermark of its checkpoint; `None` if unknown.
+    pub known_committed: Option<Offset>,
+    /// Its recovery point; `None` if unknown.
+    pub recovery_point: Option<Offset>,
+    /// What its files look like.
+    pub condition: Condition,
+}
+
+/// What a log's files looked like when they were opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Condition {
+    /// Whole, and as the mark of a clean stop says, if there was one.
+    Fits,
+    /// The mark of a clean stop says otherwise.
+    DiffersFromMark,
+    /// Some range fails its checks, or bytes behind a hole were set aside.
+    Damaged,
+}
+
+/// A replica's report while nobody leads its partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportedReplica {
+    /// Which partition.
+    pub partition: TopicPartition,
+    /// The leader epoch in which nobody leads; a report for another one is dropped.
+    pub leader_epoch: LeaderEpoch,
+    /// What it has.
+    pub report: ReplicaReport,
+}
+
+/// A leader's wish for another ISR (KIP-497, KIP-903).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IsrProposal {
+    /// Which partition.
+    pub partition: TopicPartition,
+    /// Its topic's id.
+    pub topic_id: TopicId,
+    /// The epoch in which the sender leads.
+    pub leader_epoch: LeaderEpoch,
+    /// The state that the sender knows.
+    pub partition_epoch: PartitionEpoch,
+    /// Everybody who should be in it, each with the session from which it was caught up.
+    pub isr: Vec<IsrMember>,
+    /// Why those who leave do.
+    pub reason: OutReason,
+}
+
+/// One member of a proposed ISR.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IsrMember {
+    /// Which broker.
+    pub node: NodeId,
+    /// Its session as the leader saw it. `None` only for one that was in the ISR before and has not fetched yet.
+    pub session: Option<BrokerEpoch>,
+}
+
+/// The answer to a proposal; it names what was asked, so that it needs no number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IsrAnswer {
+    /// Which partition.
+    pub partition: TopicPartition,
+    /// The proposal's leader epoch.
+    pub leader_epoch: LeaderEpoch,
+    /// The proposal's partition epoch.
+    pub partition_epoch: PartitionEpoch,
+    /// What became of it.
+    pub outcome: Result<IsrGranted, IsrRefusal>,
+}
+
+/// The partition after a proposal was taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IsrGranted {
+    /// Its ISR.
+    pub isr: Vec<NodeId>,
+    /// Its eligible replicas.
+    pub eligible: Vec<NodeId>,
+    /// Its state's version.
+    pub partition_epoch: PartitionEpoch,
+}
+
+/// Why a proposal was refused; in brackets Kafka's error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum IsrRefusal {
+    /// No such partition (`UNKNOWN_TOPIC_OR_PARTITION`).
+    #[error("no such partition")]
+    UnknownPartition,
+    /// The name is there, but of another topic (`UNKNOWN_TOPIC_ID`).
+    #[error("the topic of this name has another id")]
+    UnknownTopicId,
+    /// The sender does not lead (`INVALID_REQUEST`).
+    #[error("the sender does not lead")]
+    NotLeader,
+    /// The leadership is over (`FENCED_LEADER_EPOCH`).
+    #[error("the leadership is over")]
+    FencedLeaderEpoch,
+    /// The leader epoch is one that never was (`NOT_CONTROLLER`, as Kafka: the asked one is behind).
+    #[error("the leader epoch was never assigned")]
+    UnknownLeaderEpoch,
+    /// The partition's state is another one by now (`INVALID_UPDATE_VERSION`).
+    #[error("the partition has changed since")]
+    InvalidUpdateVersion,
+    /// Empty, without the leader, with a stranger or with a member twice (`INVALID_REQUEST`).
+    #[error("the proposed ISR is not one of this partition")]
+    InvalidIsr,
+    /// A member is fenced, stops, or is in another session (`INELIGIBLE_REPLICA`).
+    #[error("node {node} cannot join: it is fenced, stopping, or was caught up in another session")]
+    IneligibleReplica {
+        /// Which.
+        node: NodeId,
+    },
+    /// No leader epoch or partition epoch is left.
+    #[error("the epochs of this partition are used up")]
+    EpochsUsedUp,
+}
+
+/// A topic that is to be created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewTopic {
+    /// Its name.
+    pub name: String,
+    /// How many partitions; `None`: `num.partitions`.
+    pub partitions: Option<u32>,
+    /// How many replicas; `None`: `default.replication.factor`, but at most the configured brokers.
+    pub replication_factor: Option<u16>,
+    /// The replicas of each partition, instead of the two numbers.
+    pub assignment: Option<Vec<Vec<NodeId>>>,
+    /// Its settings.
+    pub configs: BTreeMap<String, String>,
+    /// How long to wait for brokers, in milliseconds.
+    pub timeout_ms: u64,
+    /// Whether it is only to be checked.
+    pub purpose: CreationPurpose,
+}
+
+/// Whether a creation is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CreationPurpose {
+    /// Create it.
+    Create,
+    /// Say what would come of it (`validate_only`).
+    Validate,
+}
+
+/// A topic as it was created.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreatedTopic {
+    /// Its id; `None` if it was only checked.
+    pub id: Option<TopicId>,
+    /// The replicas of each partition.
+    pub assignment: Vec<Vec<NodeId>>,
+    /// Its settings.
+    pub configs: BTreeMap<String, String>,
+}
+
+/// Why a topic was not created or deleted; in brackets Kafka's error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TopicRefusal {
+    /// `INVALID_TOPIC_EXCEPTION`.
+    #[error("{why}")]
+    InvalidName {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// `TOPIC_ALREADY_EXISTS`.
+    #[error("topic '{name}' already exists")]
+    Exists {
+        /// The topic that is there.
+        name: String,
+    },
+    /// `INVALID_TOPIC_EXCEPTION`: the names differ in `.` and `_` only.
+    #[error("the name collides with topic '{name}'")]
+    Collides {
+        /// The topic that is there.
+        name: String,
+    },
+    /// `UNKNOWN_TOPIC_OR_PARTITION`.
+    #[error("no such topic")]
+    Unknown,
+    /// `INVALID_PARTITIONS`.
+    #[error("{partitions} partitions: at least 1 and at most {max} are possible")]
+    InvalidPartitions {
+        /// How many were asked for.
+        partitions: usize,
+        /// How many are possible.
+        max: usize,
+    },
+    /// `INVALID_REPLICATION_FACTOR`.
+    #[error("replication factor {factor} with {brokers} brokers")]
+    InvalidReplicationFactor {
+        /// What was asked for.
+        factor: usize,
+        /// How many brokers there are.
+        brokers: usize,
+    },
+    /// `INVALID_REPLICA_ASSIGNMENT`.
+    #[error("the replica assignment is not possible: {why}")]
+    InvalidAssignment {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// `INVALID_CONFIG`.
+    #[error("{key}={value}: {why}")]
+    InvalidConfig {
+        /// The setting.
+        key: String,
+        /// What was asked for.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// `INVALID_REPLICATION_FACTOR`, after the wait: too few brokers have registered.
+    #[error("{needed} brokers are needed, {registered} have registered")]
+    TooFewBrokers {
+        /// How many are needed.
+        needed: usize,
+        /// How many have registered.
+        registered: usize,
+    },
+    /// `POLICY_VIOLATION`: a bound of this controller.
+    #[error("the controller holds {held} of these, as many as it may")]
+    TooMany {
+        /// How many it holds.
+        held: usize,
+    },
+}
+
+/// How a leader is chosen by order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Election {
+    /// The first assigned replica, if it is in the ISR.
+    Preferred,
+    /// This member of the ISR.
+    To(NodeId),
+    /// This replica even if records are lost; only while nobody leads.
+    Unclean(NodeId),
+    /// Any replica even if records are lost; only while nobody leads.
+    UncleanAny,
+}
+
+/// Why an order for another leader was refused; in brackets Kafka's error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ElectionRefusal {
+    /// `UNKNOWN_TOPIC_OR_PARTITION`.
+    #[error("no such partition")]
+    UnknownPartition,
+    /// `ELECTION_NOT_NEEDED`.
+    #[error("node {leader} leads already")]
+    NotNeeded {
+        /// Who leads.
+        leader: NodeId,
+    },
+    /// `PREFERRED_LEADER_NOT_AVAILABLE`.
+    #[error("node {node} is not an in-sync replica that is alive")]
+    NotInSync {
+        /// Who was asked for.
+        node: NodeId,
+    },
+    /// `ELIGIBLE_LEADERS_NOT_AVAILABLE`.
+    #[error("no replica that could lead is alive and has reported its end")]
+    NobodyAvailable,
+    /// No leader epoch or partition epoch is left.
+    #[error("the epochs of this partition are used up")]
+    EpochsUsedUp,
+}
+
+/// Why a broker was not let in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RegistrationRefusal {
+    /// Its data directory is another cluster's.
+    #[error("the data directory belongs to cluster {found}, this is cluster {expected}")]
+    WrongCluster {
+        /// The cluster of the data directory.
+        found: String,
+        /// The controller's.
+        expected: String,
+    },
+    /// A broker of this id is alive on another data directory.
+    #[error("a broker with id {node} is already running on another data directory")]
+    DuplicateNode {
+        /// The id.
+        node: NodeId,
+    },
+    /// No session is left.
+    #[error("the cluster has used up its sessions")]
+    SessionsUsedUp,
+    /// A bound of this controller.
+    #[error("the cluster has {held} brokers, as many as it may")]
+    TooMany {
+        /// How many it has.
+        held: usize,
+    },
+}
+
+/// A session as it began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionBegun {
+    /// The session.
+    pub session: BrokerEpoch,
+    /// The cluster, for `meta.properties`.
+    pub cluster_id: String,
+    /// The state's version; a poll since `None` brings the rest.
+    pub version: u64,
+    /// How long the broker may be silent, in milliseconds.
+    pub session_timeout_ms: u64,
+}
+
+/// A block of producer ids that nobody else ever gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProducerIdBlock {
+    /// The first.
+    pub first: i64,
+    /// How many.
+    pub count: i64,
+}
+
+/// What the controller answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ControllerReply {
+    /// The sender's session is over, or never was: register.
+    SessionFenced,
+    /// It was heard; there is nothing to say.
+    Heard,
+    /// To [`ControllerRequest::Register`].
+    Registered(Result<SessionBegun, RegistrationRefusal>),
+    /// The changes that lead from one version to another; none if the time was over.
+    Changes {
+        /// The version that was asked since.
+        from: u64,
+        /// In order.
+        changes: Vec<Change>,
+    },
+    /// Everything, because the asked version is none that the changes are kept of.
+    Whole(Box<ClusterState>),
+    /// To [`ControllerRequest::AlterIsr`].
+    Isr(IsrAnswer),
+    /// To [`ControllerRequest::CreateTopic`].
+    TopicCreated {
+        /// Its name.
+        name: String,
+        /// What became of it.
+        outcome: Result<CreatedTopic, TopicRefusal>,
+    },
+    /// To [`ControllerRequest::DeleteTopic`].
+    TopicDeleted {
+        /// Its name.
+        name: String,
+        /// Its id, or why not.
+        outcome: Result<TopicId, TopicRefusal>,
+    },
+    /// To [`ControllerRequest::AllocateProducerIds`]; `None` when there are no more.
+    ProducerIds(Option<ProducerIdBlock>),
+    /// To [`ControllerRequest::Elect`].
+    Elected {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Who leads now, or why not.
+        outcome: Result<NodeId, ElectionRefusal>,
+    },
+    /// To [`ControllerRequest::ControlledStop`].
+    MayStop {
+        /// How many partitions nobody else can lead.
+        remaining: usize,
+    },
+    /// The request could not be read.
+    Unreadable {
+        /// What the JSON reader says.
+        why: String,
+    },
+}
+
+/// Bytes that are not a call or a reply.
+#[derive(Debug, thiserror::Error)]
+#[error("not a message of the controller's: {source}")]
+pub struct MessageError {
+    #[from]
+    source: serde_json::Error,
+}
+
+impl ControllerCall {
+    /// The call as JSON.
+    pub fn encode(&self) -> Bytes {
+        serde_json::to_vec(self).expect("a call is plain data with text keys").into()
+    }
+
+    /// Reads a call.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        Ok(serde_json::from_slice(bytes)?)
+    }
+}
+
+impl ControllerReply {
+    /// The reply as JSON.
+    pub fn encode(&self) -> Bytes {
+        serde_json::to_vec(self).expect("a reply is plain data with text keys").into()
+    }
+
+    /// Reads a reply.
+    pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
+        Ok(serde_json::from_slice(bytes)?)
+    }
+}

@@ -1,0 +1,295 @@
+//! What the controller knows: one versioned value, kept as the sum of its changes. Nothing is decided here.
+
+use std::collections::BTreeMap;
+
+use highwater_engine::units::{LeaderEpoch, NodeId, Offset, TopicId, TopicPartition};
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{BrokerEpoch, PartitionEpoch};
+
+/// The version of the state's format that this program writes, and the newest that it reads.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The state of a cluster. Its `version` counts the changes that made it, so that "changes since" has a meaning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterState {
+    /// The format, [`FORMAT_VERSION`]; a newer one is refused.
+    pub format: u32,
+    /// How many changes made this state.
+    pub version: u64,
+    /// The cluster's id: 22 characters, as in `meta.properties`. Empty before the cluster was created.
+    pub cluster_id: String,
+    /// All brokers that ever registered.
+    pub brokers: BTreeMap<NodeId, Broker>,
+    /// All topics by name.
+    pub topics: BTreeMap<String, Topic>,
+    /// How many sessions have begun; the upper half of the next broker epoch.
+    pub sessions: u32,
+    /// The first producer id that was never granted.
+    pub next_producer_id: i64,
+}
+
+/// One broker as it last registered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Broker {
+    /// Its session.
+    pub session: BrokerEpoch,
+    /// Where clients reach it.
+    pub host: String,
+    /// The port beside `host`.
+    pub port: u16,
+    /// The id of its data directory (`directory.id`), if it has one.
+    pub directory: Option<String>,
+    /// Its process, where it told it.
+    pub process: Option<u32>,
+    /// Whether it takes part.
+    pub status: BrokerStatus,
+}
+
+/// Whether a broker takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BrokerStatus {
+    /// It is heard of: it may lead and join.
+    Alive,
+    /// It stops by order: it hands its leaderships over, and does not join (KIP-841).
+    Stopping,
+    /// Its session is over; it has to register again.
+    Fenced,
+}
+
+/// One topic.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topic {
+    /// Its id, random.
+    pub id: TopicId,
+    /// Its settings. Those that replicas have to agree on (`min.insync.replicas`, `durability`, `truncation`) are always there.
+    pub configs: BTreeMap<String, String>,
+    /// Its partitions; the index is the partition's number.
+    pub partitions: Vec<PartitionState>,
+}
+
+/// The name of the setting for the smallest ISR that acks=all accepts.
+pub const MIN_ISR: &str = "min.insync.replicas";
+/// The name of the setting for what a replica's contribution is: `written` or `fsync`.
+pub const DURABILITY: &str = "durability";
+/// The name of the setting for the truncation rule: `leader-epoch` or `high-watermark`.
+pub const TRUNCATION: &str = "truncation";
+
+impl Topic {
+    /// The effective `min.insync.replicas` for a partition of so many replicas: 1 at least, the number of replicas at most.
+    pub fn min_isr(&self, replicas: usize) -> usize {
+        let wanted = self.configs.get(MIN_ISR).and_then(|value| value.parse().ok()).unwrap_or(1);
+        usize::clamp(wanted, 1, replicas.max(1))
+    }
+
+    /// Whether contributions are `durable`: what counted was fsynced.
+    pub fn contributions_are_durable(&self) -> bool {
+        self.configs.get(DURABILITY).is_some_and(|value| value == "fsync")
+    }
+}
+
+/// One partition: who holds it, who leads it, who counts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartitionState {
+    /// The assigned replicas (AR); the first is the preferred leader.
+    pub replicas: Vec<NodeId>,
+    /// The in-sync replicas, in assignment order. Empty when the last of them was fenced; then `eligible` says who may lead.
+    pub isr: Vec<NodeId>,
+    /// The ISR and those who left it when it fell below the minimum, until it has the minimum again (KIP-966). Never empty.
+    pub eligible: Vec<NodeId>,
+    /// Who leads, if anybody can.
+    pub leader: Option<NodeId>,
+    /// Grows with each leadership, and when one ends without a successor.
+    pub leader_epoch: LeaderEpoch,
+    /// Grows with each change of this value.
+    pub partition_epoch: PartitionEpoch,
+    /// Since when, and why, each assigned replica that is not in the ISR is out of it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub out_of_sync: BTreeMap<NodeId, OutOfSync>,
+    /// Replicas that may have lost records they once counted for, until they are back in the ISR.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub suspects: BTreeMap<NodeId, Suspicion>,
+    /// While nobody leads: what the replicas have, each as of the present leader epoch.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reports: BTreeMap<NodeId, ReplicaReport>,
+    /// What elections have lost, oldest first. Each permits followers to cut below what they know to be committed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub losses: Vec<LossRecord>,
+    /// Where a suspect leader took over; records from there on may be lost, but nobody knows of any. Permits no cut.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub possible_losses: Vec<PossibleLoss>,
+}
+
+impl PartitionState {
+    /// How many loss records, and how many possible ones, a partition keeps; beyond it the two oldest become one that covers both.
+    pub const LOSSES_MAX: usize = 32;
+
+    /// Whether this replica is in the ISR.
+    pub fn in_sync(&self, node: NodeId) -> bool {
+        self.isr.contains(&node)
+    }
+}
+
+/// Why a replica is not in the ISR, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutOfSync {
+    /// Milliseconds since 1970, by the controller's clock.
+    pub since_ms: i64,
+    /// The reason of the last removal.
+    pub reason: OutReason,
+}
+
+/// Why a replica left the ISR, or never was in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutReason {
+    /// It did not reach the leader's end for `replica.lag.time.max.ms`.
+    Lagging,
+    /// Its leader asked for the removal without saying why.
+    Asked,
+    /// Its session ended: it was not heard of in time, its process ended, or it registered again.
+    SessionEnded,
+    /// It stops by order.
+    Stopping,
+    /// An election made another replica the only member.
+    NotElected,
+    /// It was not there when the topic was created.
+    NotThereYet,
+}
+
+impl std::fmt::Display for OutReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Lagging => "it did not keep up with the leader",
+            Self::Asked => "its leader asked for it",
+            Self::SessionEnded => "its session ended",
+            Self::Stopping => "it stops by order",
+            Self::NotElected => "another replica was elected alone",
+            Self::NotThereYet => "it was not there when the topic was created",
+        })
+    }
+}
+
+/// Why a replica may have lost records it once counted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Suspicion {
+    /// The machine crashed, or may have, and what was not fsynced counted.
+    MachineCrash,
+    /// A clean stop left a mark that does not fit the files, or is of another session.
+    MarkDoesNotFit,
+    /// The known high watermark or the recovery point could not be read.
+    CheckpointsUnreadable,
+    /// The log ends below what it is known to have held.
+    TooShort,
+    /// Some of it fails its checks.
+    Damaged,
+    /// The broker has no such log, or one of another topic id.
+    Missing,
+}
+
+impl std::fmt::Display for Suspicion {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::MachineCrash => "its machine may have crashed before what counted was synced",
+            Self::MarkDoesNotFit => "the mark of its clean stop does not fit its files",
+            Self::CheckpointsUnreadable => "its checkpoints cannot be read",
+            Self::TooShort => "its log ends below what it once held",
+            Self::Damaged => "some of its log is damaged",
+            Self::Missing => "its log is missing",
+        })
+    }
+}
+
+/// What a replica has while nobody leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicaReport {
+    /// The leader epoch of its last batch.
+    pub last_epoch: Option<LeaderEpoch>,
+    /// The end of its log.
+    pub end: Offset,
+    /// The highest high watermark that it has heard of.
+    pub known_committed: Option<Offset>,
+}
+
+/// Committed records that an election gave up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LossRecord {
+    /// The leader epoch that begins without them.
+    pub epoch: LeaderEpoch,
+    /// The first offset that is lost: the new leader's end.
+    pub from: Offset,
+    /// The first offset behind them; `None` when nobody knows how far they went.
+    pub to: Option<Offset>,
+    /// Whether an operator ordered the election.
+    pub by: LossCause,
+}
+
+/// Who decided that records are given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossCause {
+    /// Every eligible replica had registered, and the best of them ended there.
+    BestOfAll,
+    /// An operator ordered an unclean election.
+    Order,
+}
+
+/// From where on records may be lost without anybody knowing of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PossibleLoss {
+    /// The leader epoch that began there.
+    pub epoch: LeaderEpoch,
+    /// The end of the suspect's log when it was elected.
+    pub from: Offset,
+}
+
+impl ClusterState {
+    /// The state before the first change.
+    pub fn empty() -> Self {
+        Self {
+            format: FORMAT_VERSION,
+            version: 0,
+            cluster_id: String::new(),
+            brokers: BTreeMap::new(),
+            topics: BTreeMap::new(),
+            sessions: 0,
+            next_producer_id: 0,
+        }
+    }
+
+    /// A partition's state.
+    pub fn partition(&self, name: &TopicPartition) -> Option<&PartitionState> {
+        let number = usize::try_from(name.partition()).ok()?;
+        self.topics.get(name.topic())?.partitions.get(number)
+    }
+
+    /// All partitions, in order of topic and number.
+    pub fn partitions(&self) -> impl Iterator<Item = (TopicPartition, &Topic, &PartitionState)> {
+        self.topics.iter().flat_map(|(name, topic)| {
+            topic.partitions.iter().enumerate().filter_map(move |(number, partition)| {
+                let name = TopicPartition::new(name, i32::try_from(number).ok()?).ok()?;
+                Some((name, topic, partition))
+            })
+        })
+    }
+
+    /// Whether a broker may lead and join: alive and not stopping.
+    pub fn takes_part(&self, node: NodeId) -> bool {
+        self.brokers.get(&node).is_some_and(|broker| broker.status == BrokerStatus::Alive)
+    }
+
+    /// Whether a broker's session lasts, stopping or not.
+    pub fn is_registered(&self, node: NodeId) -> bool {
+        self.brokers.get(&node).is_some_and(|broker| broker.status != BrokerStatus::Fenced)
+    }
+}
