@@ -1,7 +1,8 @@
 //! A batch that is known to be whole: constructed only when length, magic and CRC agree, and never checked again.
 
+use super::codec::Decompressor;
 use super::header::{AT_ATTRIBUTES, AT_CRC, HEADER_BYTES, field};
-use super::{BatchHeader, HeaderDamage};
+use super::{BatchHeader, Compression, DecompressLimits, HeaderDamage, RecordDamage, Records};
 
 /// Whole bytes of one batch of magic 2, borrowed. What its records look like inside is not yet known.
 #[derive(Clone, Copy)]
@@ -74,6 +75,25 @@ impl<'a> BatchView<'a> {
     /// What is behind the header: the records, or one compressed stream of them.
     pub fn records_bytes(&self) -> &'a [u8] {
         &self.bytes[HEADER_BYTES..]
+    }
+
+    /// The records. Those of a compressed batch are decompressed, within the limits, into `scratch`, whose content is replaced and whose
+    /// room can be used again; those of any other are borrowed from the batch itself.
+    pub fn records<'b>(
+        &self,
+        limits: &DecompressLimits,
+        scratch: &'b mut Vec<u8>,
+    ) -> Result<Records<'b>, RecordDamage>
+    where
+        'a: 'b,
+    {
+        let compression = self.header.compression();
+        if compression == Compression::None || self.header.record_count == 0 {
+            return Ok(Records::new(self.header, self.records_bytes()));
+        }
+        scratch.clear();
+        Decompressor::new(compression, self.records_bytes(), limits)?.read_all(scratch)?;
+        Ok(Records::new(self.header, scratch))
     }
 }
 
