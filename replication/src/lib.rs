@@ -5,3 +5,7 @@
 
 pub mod controller;
 pub mod ids;
+pub mod partition;
+mod rules;
+
+pub use rules::{Rule, Rules};

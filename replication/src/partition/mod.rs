@@ -1,0 +1,24 @@
+//! The pure state machine of one replica.
+//!
+//! Everything that can happen is an [`Input`], everything it wants done is an [`Effect`]; time is an argument, and the facts of the
+//! log are borrowed. There is no socket, file, clock or record byte here, and nothing that comes from outside makes it panic.
+
+mod assignment;
+mod config;
+mod effect;
+mod input;
+mod refusal;
+mod status;
+
+pub use assignment::{Assignment, Durability, LossCause, LossRecord, Member, Standing, TruncationRule};
+pub use config::PartitionConfig;
+pub use effect::{
+    Effect, FetchProblem, IgnoredReason, OutOfSyncReason, PartitionEvent, ResignReason, TruncationReason,
+    WaitOutcome, Wake,
+};
+pub use input::{
+    AckWait, Acks, FetchAnswer, FetchClaim, FetchFailure, FetchOutcome, Fetcher, Input, IsrAnswer,
+    IsrProposal, WaitId,
+};
+pub use refusal::{Asker, Fenced, FetchRefusal, FetchRequest, FetchVerdict, ListBound, ProduceRefusal};
+pub use status::{OutOfSync, RoleName, Status};
