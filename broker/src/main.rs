@@ -1,2 +1,3 @@
-//! placeholder
+//! `highwater`: the reference broker, its supervisor and the operator's tools.
+
 fn main() {}
