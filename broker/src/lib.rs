@@ -3,4 +3,5 @@
 //! Decides nothing about logs or replicas: it has the processes, the sockets, the clocks, the settings and the people.
 
 pub mod clock;
+pub mod event;
 pub mod settings;
