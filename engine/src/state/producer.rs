@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use crate::batch::BatchHeader;
 use crate::units::{Monotonic, Offset, OffsetRange, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// How many batches of a producer are remembered, so that a repetition of one of them is recognized.
@@ -23,6 +24,23 @@ pub struct ProducerBatch {
     pub last_sequence: Sequence,
     /// Whether it belongs to a transaction.
     pub transactional: bool,
+}
+
+impl ProducerBatch {
+    /// What the header of a data batch says of its producer; `None` for control batches and for those of producers that are
+    /// not idempotent.
+    pub fn from_header(header: &BatchHeader) -> Option<Self> {
+        if header.attributes.is_control() {
+            return None;
+        }
+        Some(Self {
+            producer: header.producer_id?,
+            epoch: header.producer_epoch?,
+            first_sequence: header.base_sequence?,
+            last_sequence: header.last_sequence()?,
+            transactional: header.attributes.is_transactional(),
+        })
+    }
 }
 
 /// The control batch that ends a transaction.
