@@ -21,6 +21,9 @@ pub(super) trait Source {
     /// How many are left, if that is known.
     fn remaining(&self) -> Option<usize>;
 
+    /// Whether none is left; a stream has to be read on to know.
+    fn at_end(&mut self) -> Result<bool, RecordDamage>;
+
     /// A varint of at most 5 bytes.
     #[inline]
     fn varint(&mut self) -> Result<i32, RecordDamage> {
@@ -109,6 +112,10 @@ impl<'a> Source for SliceSource<'a> {
 
     fn remaining(&self) -> Option<usize> {
         Some(self.bytes.len() - self.at)
+    }
+
+    fn at_end(&mut self) -> Result<bool, RecordDamage> {
+        Ok(self.at == self.bytes.len())
     }
 }
 
