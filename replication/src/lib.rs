@@ -9,3 +9,4 @@ pub mod partition;
 mod rules;
 
 pub use rules::{Rule, Rules};
+pub mod wire;
