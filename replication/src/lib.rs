@@ -7,6 +7,6 @@ pub mod controller;
 pub mod ids;
 pub mod partition;
 mod rules;
+pub mod wire;
 
 pub use rules::{Rule, Rules};
-pub mod wire;
