@@ -104,6 +104,16 @@ pub(super) fn time_entry(bytes: &[u8], base: Offset, entry: usize) -> Option<Tim
     })
 }
 
+/// The entries in a file of the offset index of a segment with this base; ends at the first that names an impossible offset.
+pub fn offset_entries(bytes: &[u8], base: Offset) -> impl Iterator<Item = OffsetEntry> {
+    (0..bytes.len() / OFFSET_ENTRY_BYTES).map_while(move |entry| offset_entry(bytes, base, entry))
+}
+
+/// The entries in a file of the time index of a segment with this base; ends at the first that names an impossible offset.
+pub fn time_entries(bytes: &[u8], base: Offset) -> impl Iterator<Item = TimeEntry> {
+    (0..bytes.len() / TIME_ENTRY_BYTES).map_while(move |entry| time_entry(bytes, base, entry))
+}
+
 /// How many of `entries` ascending entries satisfy a condition that holds for the first ones only.
 pub(super) fn count_while(entries: usize, mut holds: impl FnMut(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, entries);

@@ -8,8 +8,10 @@ mod producers;
 #[cfg(test)]
 mod producers_test;
 mod snapshot;
+mod summary;
 
 pub use epochs::{EpochEnd, EpochHistory, EpochStart};
 pub use producer::{MarkerKind, ProducerBatch, ProducerRefusal, TransactionMarker, Verdict};
 pub use producers::{ClosedTransaction, Producers, ProducersConfig};
 pub use snapshot::SnapshotDamage;
+pub use summary::ProducerSummary;
