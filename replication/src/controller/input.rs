@@ -32,6 +32,8 @@ pub enum Input {
     ProcessEnded {
         /// Which broker.
         node: NodeId,
+        /// Which process; a broker that has registered from another one since is not meant.
+        process: Option<u32>,
     },
     /// Time has passed: what is due is done. Every other input does so too.
     Tick,
@@ -77,6 +79,8 @@ pub struct ControllerConfig {
     pub partitions_max: usize,
     /// The most creations that wait for brokers, and the most calls that are held back.
     pub waiting_max: usize,
+    /// The id of a cluster that is created; `None`: a random one.
+    pub new_cluster_id: Option<String>,
     /// How many changes are kept for brokers that poll; an older broker gets the whole.
     pub recent_changes_max: usize,
 }
@@ -98,6 +102,7 @@ impl Default for ControllerConfig {
             topic_partitions_max: 10_000,
             partitions_max: 200_000,
             waiting_max: 1_000,
+            new_cluster_id: None,
             recent_changes_max: 4_096,
         }
     }

@@ -4,21 +4,31 @@
 //! Brokers hold a copy of the state, made of the changes they poll. No record data is seen here.
 
 mod change;
+mod election;
 mod event;
 mod input;
+mod isr;
+mod machine;
+mod orders;
+mod polls;
+mod proof;
 mod protocol;
+mod refusal;
+mod sessions;
 mod state;
+mod topics;
 
 pub use change::{Change, StateError};
 pub use event::{ControllerEvent, FenceReason, LeaderReason};
 pub use input::{CallId, ControllerConfig, Effect, Input};
+pub use machine::Controller;
 pub use protocol::{
     Condition, ControllerCall, ControllerReply, ControllerRequest, CreatedTopic, CreationPurpose, Election,
-    ElectionRefusal, IsrAnswer, IsrGranted, IsrMember, IsrProposal, IsrRefusal, LastStop, MessageError,
-    NewTopic, POLL_WAIT_MS_MAX, ProducerIdBlock, Registration, RegistrationRefusal, ReplicaFacts,
-    ReportedReplica, Sender, SessionBegun, TopicRefusal,
+    IsrAnswer, IsrGranted, IsrMember, IsrProposal, LastStop, MessageError, NewTopic, POLL_WAIT_MS_MAX,
+    ProducerIdBlock, Registration, ReplicaFacts, ReportedReplica, ResignCause, Sender, SessionBegun,
 };
+pub use refusal::{ElectionRefusal, IsrRefusal, RegistrationRefusal, TopicRefusal};
 pub use state::{
-    Broker, BrokerStatus, ClusterState, DURABILITY, FORMAT_VERSION, LossCause, LossRecord, MIN_ISR,
-    OutOfSync, OutReason, PartitionState, PossibleLoss, ReplicaReport, Suspicion, TRUNCATION, Topic,
+    Broker, BrokerStatus, ClusterState, DURABILITY, FORMAT_VERSION, MIN_ISR, OutOfSync, OutReason,
+    PartitionState, PossibleLoss, ReplicaReport, Suspicion, TRUNCATION, Topic,
 };

@@ -7,6 +7,7 @@ use highwater_engine::units::{LeaderEpoch, NodeId, Offset, TopicId, TopicPartiti
 use serde::{Deserialize, Serialize};
 
 use super::change::Change;
+use super::refusal::{ElectionRefusal, IsrRefusal, RegistrationRefusal, TopicRefusal};
 use super::state::{ClusterState, OutReason, ReplicaReport};
 use crate::ids::{BrokerEpoch, PartitionEpoch};
 
@@ -48,6 +49,15 @@ pub enum ControllerRequest {
     AlterIsr(IsrProposal),
     /// What a replica has, while nobody leads its partition. Answer: [`ControllerReply::Heard`].
     Report(ReportedReplica),
+    /// A leader gives up. Answer: [`ControllerReply::Heard`].
+    Resign {
+        /// Which partition.
+        partition: TopicPartition,
+        /// The leadership; another one is not meant.
+        leader_epoch: LeaderEpoch,
+        /// Why.
+        why: ResignCause,
+    },
     /// A topic is to be created. Answered when it is, or when it cannot be: [`ControllerReply::TopicCreated`].
     CreateTopic(NewTopic),
     /// A topic is to be deleted. Answer: [`ControllerReply::TopicDeleted`].
@@ -70,6 +80,8 @@ pub enum ControllerRequest {
     ProcessEnded {
         /// Which broker.
         node: NodeId,
+        /// Which process; a broker that has registered from another one since is not meant.
+        process: Option<u32>,
     },
 }
 
@@ -150,6 +162,18 @@ pub enum Condition {
     Damaged,
 }
 
+/// Why a leader gives up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResignCause {
+    /// Its log failed and is closed. It is suspect, and somebody else leads, or nobody.
+    LogFailed,
+    /// A range of its log is damaged. Somebody else leads; if nobody can, it goes on.
+    LogDamaged,
+    /// Its process was started again within the epoch. It may lead, but under another epoch (S34).
+    SecondIncarnation,
+}
+
 /// A replica's report while nobody leads its partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedReplica {
@@ -211,43 +235,6 @@ pub struct IsrGranted {
     pub partition_epoch: PartitionEpoch,
 }
 
-/// Why a proposal was refused; in brackets Kafka's error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum IsrRefusal {
-    /// No such partition (`UNKNOWN_TOPIC_OR_PARTITION`).
-    #[error("no such partition")]
-    UnknownPartition,
-    /// The name is there, but of another topic (`UNKNOWN_TOPIC_ID`).
-    #[error("the topic of this name has another id")]
-    UnknownTopicId,
-    /// The sender does not lead (`INVALID_REQUEST`).
-    #[error("the sender does not lead")]
-    NotLeader,
-    /// The leadership is over (`FENCED_LEADER_EPOCH`).
-    #[error("the leadership is over")]
-    FencedLeaderEpoch,
-    /// The leader epoch is one that never was (`NOT_CONTROLLER`, as Kafka: the asked one is behind).
-    #[error("the leader epoch was never assigned")]
-    UnknownLeaderEpoch,
-    /// The partition's state is another one by now (`INVALID_UPDATE_VERSION`).
-    #[error("the partition has changed since")]
-    InvalidUpdateVersion,
-    /// Empty, without the leader, with a stranger or with a member twice (`INVALID_REQUEST`).
-    #[error("the proposed ISR is not one of this partition")]
-    InvalidIsr,
-    /// A member is fenced, stops, or is in another session (`INELIGIBLE_REPLICA`).
-    #[error("node {node} cannot join: it is fenced, stopping, or was caught up in another session")]
-    IneligibleReplica {
-        /// Which.
-        node: NodeId,
-    },
-    /// No leader epoch or partition epoch is left.
-    #[error("the epochs of this partition are used up")]
-    EpochsUsedUp,
-}
-
 /// A topic that is to be created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewTopic {
@@ -288,80 +275,6 @@ pub struct CreatedTopic {
     pub configs: BTreeMap<String, String>,
 }
 
-/// Why a topic was not created or deleted; in brackets Kafka's error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum TopicRefusal {
-    /// `INVALID_TOPIC_EXCEPTION`.
-    #[error("{why}")]
-    InvalidName {
-        /// What is wrong with it.
-        why: String,
-    },
-    /// `TOPIC_ALREADY_EXISTS`.
-    #[error("topic '{name}' already exists")]
-    Exists {
-        /// The topic that is there.
-        name: String,
-    },
-    /// `INVALID_TOPIC_EXCEPTION`: the names differ in `.` and `_` only.
-    #[error("the name collides with topic '{name}'")]
-    Collides {
-        /// The topic that is there.
-        name: String,
-    },
-    /// `UNKNOWN_TOPIC_OR_PARTITION`.
-    #[error("no such topic")]
-    Unknown,
-    /// `INVALID_PARTITIONS`.
-    #[error("{partitions} partitions: at least 1 and at most {max} are possible")]
-    InvalidPartitions {
-        /// How many were asked for.
-        partitions: usize,
-        /// How many are possible.
-        max: usize,
-    },
-    /// `INVALID_REPLICATION_FACTOR`.
-    #[error("replication factor {factor} with {brokers} brokers")]
-    InvalidReplicationFactor {
-        /// What was asked for.
-        factor: usize,
-        /// How many brokers there are.
-        brokers: usize,
-    },
-    /// `INVALID_REPLICA_ASSIGNMENT`.
-    #[error("the replica assignment is not possible: {why}")]
-    InvalidAssignment {
-        /// What is wrong with it.
-        why: String,
-    },
-    /// `INVALID_CONFIG`.
-    #[error("{key}={value}: {why}")]
-    InvalidConfig {
-        /// The setting.
-        key: String,
-        /// What was asked for.
-        value: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// `INVALID_REPLICATION_FACTOR`, after the wait: too few brokers have registered.
-    #[error("{needed} brokers are needed, {registered} have registered")]
-    TooFewBrokers {
-        /// How many are needed.
-        needed: usize,
-        /// How many have registered.
-        registered: usize,
-    },
-    /// `POLICY_VIOLATION`: a bound of this controller.
-    #[error("the controller holds {held} of these, as many as it may")]
-    TooMany {
-        /// How many it holds.
-        held: usize,
-    },
-}
-
 /// How a leader is chosen by order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -374,64 +287,6 @@ pub enum Election {
     Unclean(NodeId),
     /// Any replica even if records are lost; only while nobody leads.
     UncleanAny,
-}
-
-/// Why an order for another leader was refused; in brackets Kafka's error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ElectionRefusal {
-    /// `UNKNOWN_TOPIC_OR_PARTITION`.
-    #[error("no such partition")]
-    UnknownPartition,
-    /// `ELECTION_NOT_NEEDED`.
-    #[error("node {leader} leads already")]
-    NotNeeded {
-        /// Who leads.
-        leader: NodeId,
-    },
-    /// `PREFERRED_LEADER_NOT_AVAILABLE`.
-    #[error("node {node} is not an in-sync replica that is alive")]
-    NotInSync {
-        /// Who was asked for.
-        node: NodeId,
-    },
-    /// `ELIGIBLE_LEADERS_NOT_AVAILABLE`.
-    #[error("no replica that could lead is alive and has reported its end")]
-    NobodyAvailable,
-    /// No leader epoch or partition epoch is left.
-    #[error("the epochs of this partition are used up")]
-    EpochsUsedUp,
-}
-
-/// Why a broker was not let in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum RegistrationRefusal {
-    /// Its data directory is another cluster's.
-    #[error("the data directory belongs to cluster {found}, this is cluster {expected}")]
-    WrongCluster {
-        /// The cluster of the data directory.
-        found: String,
-        /// The controller's.
-        expected: String,
-    },
-    /// A broker of this id is alive on another data directory.
-    #[error("a broker with id {node} is already running on another data directory")]
-    DuplicateNode {
-        /// The id.
-        node: NodeId,
-    },
-    /// No session is left.
-    #[error("the cluster has used up its sessions")]
-    SessionsUsedUp,
-    /// A bound of this controller.
-    #[error("the cluster has {held} brokers, as many as it may")]
-    TooMany {
-        /// How many it has.
-        held: usize,
-    },
 }
 
 /// A session as it began.

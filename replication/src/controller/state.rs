@@ -6,6 +6,7 @@ use highwater_engine::units::{LeaderEpoch, NodeId, Offset, TopicId, TopicPartiti
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{BrokerEpoch, PartitionEpoch};
+use crate::partition::LossRecord;
 
 /// The version of the state's format that this program writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
@@ -161,6 +162,8 @@ pub enum OutReason {
     NotElected,
     /// It was not there when the topic was created.
     NotThereYet,
+    /// It led, and gave up because its log failed or is damaged.
+    Resigned,
 }
 
 impl std::fmt::Display for OutReason {
@@ -172,6 +175,7 @@ impl std::fmt::Display for OutReason {
             Self::Stopping => "it stops by order",
             Self::NotElected => "another replica was elected alone",
             Self::NotThereYet => "it was not there when the topic was created",
+            Self::Resigned => "its log failed or is damaged",
         })
     }
 }
@@ -192,6 +196,8 @@ pub enum Suspicion {
     Damaged,
     /// The broker has no such log, or one of another topic id.
     Missing,
+    /// A write or a sync of it failed.
+    LogFailed,
 }
 
 impl std::fmt::Display for Suspicion {
@@ -203,6 +209,7 @@ impl std::fmt::Display for Suspicion {
             Self::TooShort => "its log ends below what it once held",
             Self::Damaged => "some of its log is damaged",
             Self::Missing => "its log is missing",
+            Self::LogFailed => "its log failed",
         })
     }
 }
@@ -217,30 +224,6 @@ pub struct ReplicaReport {
     pub end: Offset,
     /// The highest high watermark that it has heard of.
     pub known_committed: Option<Offset>,
-}
-
-/// Committed records that an election gave up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LossRecord {
-    /// The leader epoch that begins without them.
-    pub epoch: LeaderEpoch,
-    /// The first offset that is lost: the new leader's end.
-    pub from: Offset,
-    /// The first offset behind them; `None` when nobody knows how far they went.
-    pub to: Option<Offset>,
-    /// Whether an operator ordered the election.
-    pub by: LossCause,
-}
-
-/// Who decided that records are given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LossCause {
-    /// Every eligible replica had registered, and the best of them ended there.
-    BestOfAll,
-    /// An operator ordered an unclean election.
-    Order,
 }
 
 /// From where on records may be lost without anybody knowing of one.
