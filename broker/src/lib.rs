@@ -6,3 +6,4 @@ pub mod clock;
 pub mod event;
 pub mod settings;
 pub mod supervisor;
+pub mod tools;
