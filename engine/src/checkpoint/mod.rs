@@ -1,0 +1,42 @@
+//! The small files of a data directory and of a partition's directory, each replaced as a whole.
+//!
+//! | file | what it says | how it guards itself |
+//! |---|---|---|
+//! | `recovery-point-offset-checkpoint` and its like | an offset for each partition | one entry that holds the CRC of the rest |
+//! | `leader-epoch-checkpoint` | where each leader epoch begins | its entries are compared with the batches there |
+//! | `partition.metadata` | the topic's id | the controller knows it too |
+//! | `meta.properties` | which node of which cluster this is | strict parsing |
+//! | `.kafka_cleanshutdown` | the last stop was clean, and what the logs were then | a field that holds the CRC of the rest |
+//!
+//! A file that cannot be believed is [`Reading::Damaged`], which is never the same as empty, zero or missing: what it would have said is
+//! unknown. Nothing here decides what follows from that.
+
+mod clean;
+mod epochs;
+mod file;
+mod metadata;
+mod offsets;
+mod properties;
+mod text;
+
+#[cfg(test)]
+mod checkpoint_test;
+
+pub use clean::{
+    CLEAN_MARK, CleanFacts, CleanMark, CleanPartition, decode_clean_mark, encode_clean_mark, read_clean_mark,
+    remove_clean_mark, write_clean_mark,
+};
+pub use epochs::{LEADER_EPOCH_CHECKPOINT, decode_epochs, encode_epochs, read_epochs, write_epochs};
+pub use file::{CHECKPOINT_BYTES_MAX, Certainty, Reading, make_certain, replace_file};
+pub use metadata::{
+    PARTITION_METADATA, decode_partition_metadata, encode_partition_metadata, read_partition_metadata,
+    write_partition_metadata,
+};
+pub use offsets::{
+    CLEANER_OFFSETS, GUARD_TOPIC, HIGH_WATERMARKS, LOG_STARTS, OffsetCheckpoint, RECOVERY_POINTS,
+    decode_offsets, encode_offsets, read_offsets, write_offsets,
+};
+pub use properties::{
+    META_PROPERTIES, MetaProperties, decode_properties, encode_properties, read_properties, write_properties,
+};
+pub use text::Damage;
