@@ -1,8 +1,11 @@
-//! Whether a leader's proposal for another ISR is taken (KIP-497, KIP-841, KIP-903). Pure.
+//! Whether a leader's proposal for another ISR is taken (KIP-497, KIP-841, KIP-903), and the replica machine's words for it. Pure.
 
-use super::protocol::{IsrMember, IsrProposal, Sender};
+use highwater_engine::units::{TopicId, TopicPartition};
+
+use super::protocol::{IsrAnswer, IsrMember, IsrProposal, Sender};
 use super::refusal::IsrRefusal;
-use super::state::{BrokerStatus, ClusterState, PartitionState};
+use super::state::{BrokerStatus, ClusterState, OutReason, PartitionState};
+use crate::partition;
 
 /// Checks a proposal in the order in which Kafka's controller does.
 pub(super) fn check(
@@ -61,4 +64,57 @@ fn check_member(
         BrokerStatus::Fenced => false,
     };
     if same_session && may_be_in { Ok(()) } else { Err(refused) }
+}
+
+impl IsrProposal {
+    /// A machine's wish, as it is sent.
+    pub fn of_machine(partition: TopicPartition, topic_id: TopicId, wish: &partition::IsrProposal) -> Self {
+        Self {
+            partition,
+            topic_id,
+            leader_epoch: wish.leader_epoch,
+            partition_epoch: wish.partition_epoch,
+            isr: wish
+                .isr
+                .iter()
+                .map(|(node, session)| IsrMember { node: *node, session: *session })
+                .collect(),
+            // A leader proposes a removal for one reason only.
+            reason: OutReason::Lagging,
+        }
+    }
+
+    /// The machine's wish again, for its answer.
+    pub fn to_machine(&self) -> partition::IsrProposal {
+        partition::IsrProposal {
+            leader_epoch: self.leader_epoch,
+            partition_epoch: self.partition_epoch,
+            isr: self.isr.iter().map(|member| (member.node, member.session)).collect(),
+        }
+    }
+}
+
+impl IsrAnswer {
+    /// The answer in the machine's words.
+    pub fn to_machine(&self) -> partition::IsrAnswer {
+        match &self.outcome {
+            Ok(granted) => partition::IsrAnswer::Granted {
+                isr: granted.isr.clone(),
+                eligible: granted.eligible.clone(),
+                partition_epoch: granted.partition_epoch,
+            },
+            Err(IsrRefusal::IneligibleReplica { .. }) => partition::IsrAnswer::Refused,
+            // A controller that is behind catches up.
+            Err(IsrRefusal::UnknownEpoch) => partition::IsrAnswer::Unanswered,
+            Err(
+                IsrRefusal::UnknownPartition
+                | IsrRefusal::UnknownTopicId
+                | IsrRefusal::NotLeader
+                | IsrRefusal::FencedLeaderEpoch
+                | IsrRefusal::InvalidUpdateVersion
+                | IsrRefusal::InvalidIsr
+                | IsrRefusal::EpochsUsedUp,
+            ) => partition::IsrAnswer::Outdated,
+        }
+    }
 }

@@ -17,6 +17,7 @@ mod refusal;
 mod sessions;
 mod state;
 mod topics;
+mod view;
 
 pub use change::{Change, StateError};
 pub use event::{ControllerEvent, FenceReason, LeaderReason};
@@ -32,3 +33,4 @@ pub use state::{
     Broker, BrokerStatus, ClusterState, DURABILITY, FORMAT_VERSION, MIN_ISR, OutOfSync, OutReason,
     PartitionState, PossibleLoss, ReplicaReport, Suspicion, TRUNCATION, Topic,
 };
+pub use view::{ClusterView, ViewChange, ViewError};
