@@ -41,9 +41,12 @@ fn record_sets_are_shown_with_the_fields_of_their_descriptions() {
         let expected_records = expected["records"].as_array().unwrap();
         for (have, expected) in batches.iter().zip(expected_batches) {
             // These batches all begin at 0 and have gaps; their description has the offset of the first record.
-            assert_has(have, expected, &["base_offset"]);
+            // The codec there is the one that was asked for; what does not get smaller is not compressed.
+            assert_has(have, expected, &["base_offset", "codec"]);
             assert_eq!(have["records"][0]["offset"], expected["base_offset"]);
         }
+        let codecs: Vec<_> = batches.iter().map(|batch| batch["codec"].as_str().unwrap()).collect();
+        assert_eq!(codecs.contains(&"zstd"), name == "v2-zstd", "{codecs:?}");
         assert_eq!(records.len(), expected_records.len(), "{name}");
         for (have, expected) in records.iter().zip(expected_records) {
             assert_has(have, expected, &[]);
