@@ -67,7 +67,10 @@ fn a_clean_end_frees_the_directory() {
 fn a_refused_lock_in_this_process_does_not_give_the_lock_away() {
     let root = tempfile::tempdir().unwrap();
     let _guard = disk().lock(root.path()).unwrap();
-    disk().lock(root.path()).unwrap_err();
+    let LockError::Held { process, .. } = disk().lock(root.path()).unwrap_err() else {
+        panic!("held by this process")
+    };
+    assert_eq!(process, Some(std::process::id()));
     disk().lock(&root.path().join(".")).unwrap_err();
     disk().open(&root.path().join(".lock"), Open::Write).unwrap_err();
     let other = Command::new(std::env::current_exe().unwrap())

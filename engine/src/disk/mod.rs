@@ -2,7 +2,8 @@
 //!
 //! Two kinds of crash are told apart. A *kill* ends the process: whatever a completed call did to files stays, because the
 //! operating system keeps it. A *power loss* ends the machine: only what a completed sync covered is certain; of the rest any
-//! part may be there, at the granularity of a page for contents and of one name for directories, in any order.
+//! part may be there, at the granularity of a page for contents (of a sector, where the device tears pages) and of one name for
+//! directories, in any order.
 //!
 //! Three implementations: portable POSIX, `io_uring` for what fans out, and a simulated disk for tests.
 
@@ -14,13 +15,16 @@ mod lock;
 #[cfg(test)]
 mod lock_test;
 mod posix;
+pub mod simulated;
 #[expect(unsafe_code, reason = "system calls that the standard library does not offer, and maps")]
 mod sys;
 mod wake;
 
 pub use lock::LOCK_FILE;
 pub use posix::{PosixDisk, SyncThread};
+pub use simulated::SimulatedDisk;
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,7 +88,7 @@ pub trait Disk: Send + Sync + Debug {
 /// One open file.
 ///
 /// Calls block. While an operation on a file is in flight in a [`Queue`], the owner makes no conflicting call here.
-pub trait DiskFile: Send + Sync + Debug {
+pub trait DiskFile: Any + Send + Sync + Debug {
     /// The file's size in bytes.
     fn size(&self) -> io::Result<u64>;
 

@@ -1,0 +1,367 @@
+//! All that a simulated disk is, behind one lock: the tree of files, the queues, who holds what, and which calls are to fail.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::counters::SimulatedCounters;
+use super::names::{NodeId, Tree};
+use super::queue::QueueState;
+use super::{Completing, Tear, Unsynced};
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CallKind {
+    /// Opening a file that is there.
+    Open,
+    /// Opening a file that is made by it.
+    CreateFile,
+    /// Making directories.
+    CreateDirectory,
+    /// Reading a directory.
+    List,
+    /// Renaming.
+    Rename,
+    /// Removing a file.
+    RemoveFile,
+    /// Removing a directory and what is in it.
+    RemoveDirectory,
+    /// Syncing a directory.
+    SyncDirectory,
+    /// Taking a directory.
+    Lock,
+    /// Writing what a lock file says.
+    WriteLock,
+    /// Asking for free space, size, identity or the text of a lock.
+    Look,
+    /// Reading or mapping a file.
+    Read,
+    /// Writing.
+    Write,
+    /// Syncing a file.
+    Sync,
+    /// Setting a size.
+    SetSize,
+    /// Reserving room.
+    Reserve,
+}
+
+impl CallKind {
+    /// Whether a crash before the call and one after it can be told apart.
+    pub fn is_change(self) -> bool {
+        match self {
+            Self::Open | Self::List | Self::Lock | Self::Look | Self::Read => false,
+            Self::CreateFile
+            | Self::CreateDirectory
+            | Self::Rename
+            | Self::RemoveFile
+            | Self::RemoveDirectory
+            | Self::SyncDirectory
+            | Self::WriteLock
+            | Self::Write
+            | Self::Sync
+            | Self::SetSize
+            | Self::Reserve => true,
+        }
+    }
+}
+
+/// One call that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Its number.
+    pub number: u64,
+    /// What it does.
+    pub kind: CallKind,
+    /// To what; of a file that has been opened the path that it was opened by.
+    pub path: PathBuf,
+}
+
+/// How a call is made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// EIO. A write may have written a part; a sync leaves what it should have covered uncertain for good.
+    Io,
+    /// ENOSPC. A write may have written a part.
+    NoSpace,
+    /// A write that wrote a part and then could not go on; EIO for any other call.
+    ShortWrite,
+}
+
+/// The error of every call on a life that is over. Inside of an [`io::Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the simulated process or machine has crashed")]
+pub struct Crashed;
+
+/// Whether an error says that the simulated process or machine is no more.
+pub fn is_crash(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<Crashed>)
+}
+
+pub(super) fn crashed() -> io::Error {
+    io::Error::other(Crashed)
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Go,
+    Fail(Fault),
+    /// The crash comes while it is done.
+    Crash,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct State {
+    seed: u64,
+    pub(super) rng: Rng,
+    /// Handles of other lives are dead.
+    pub(super) life: u64,
+    boots: u64,
+    /// Numbers the changes of files, to tell what a sync covers.
+    step: u64,
+    pub(super) next_call: u64,
+    pub(super) crash_at: Option<u64>,
+    pub(super) down: bool,
+    pub(super) faults: BTreeMap<u64, Fault>,
+    pub(super) trace: Option<Vec<Call>>,
+    pub(super) capacity: Option<u64>,
+    pub(super) time_ms: i64,
+    pub(super) tear: Tear,
+    pub(super) cold_percent: u8,
+    pub(super) incarnation_hidden: bool,
+    pub(super) completing: Completing,
+    pub(super) tree: Tree,
+    /// A token for each node that was opened; handles hold clones of it.
+    open: BTreeMap<NodeId, Arc<()>>,
+    pub(super) locked: BTreeSet<NodeId>,
+    pub(super) queues: BTreeMap<u64, QueueState>,
+    pub(super) counters: SimulatedCounters,
+}
+
+impl State {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            rng: Rng::with_seed(seed),
+            life: 0,
+            boots: 1,
+            step: 0,
+            next_call: 0,
+            crash_at: None,
+            down: false,
+            faults: BTreeMap::new(),
+            trace: None,
+            capacity: None,
+            time_ms: 0,
+            tear: Tear::default(),
+            cold_percent: 0,
+            incarnation_hidden: false,
+            completing: Completing::default(),
+            tree: Tree::new(),
+            open: BTreeMap::new(),
+            locked: BTreeSet::new(),
+            queues: BTreeMap::new(),
+            counters: SimulatedCounters::default(),
+        }
+    }
+
+    pub(super) fn fork(&self, seed: u64) -> Self {
+        let mut tree = self.tree.clone();
+        tree.forget_syncs_in_flight();
+        Self {
+            rng: Rng::with_seed(seed),
+            faults: self.faults.clone(),
+            trace: self.trace.as_ref().map(|_| Vec::new()),
+            tree,
+            open: BTreeMap::new(),
+            locked: BTreeSet::new(),
+            queues: BTreeMap::new(),
+            ..*self
+        }
+    }
+
+    /// The kernel's boot id of this boot.
+    pub(super) fn boot(&self) -> String {
+        format!("simulated-{:016x}-{}", self.seed, self.boots)
+    }
+
+    pub(super) fn check_alive(&self, life: u64) -> io::Result<()> {
+        if self.down || life != self.life { Err(crashed()) } else { Ok(()) }
+    }
+
+    /// Numbers a call and says what becomes of it.
+    pub(super) fn begin(&mut self, life: u64, kind: CallKind, path: &Path) -> io::Result<Verdict> {
+        self.check_alive(life)?;
+        let number = self.next_call;
+        self.next_call += 1;
+        if let Some(trace) = &mut self.trace {
+            trace.push(Call { number, kind, path: path.to_owned() });
+        }
+        if self.crash_at.is_some_and(|at| number >= at) {
+            return Ok(Verdict::Crash);
+        }
+        Ok(self.faults.remove(&number).map_or(Verdict::Go, Verdict::Fail))
+    }
+
+    /// A call that happens as a whole or not at all.
+    pub(super) fn call<T>(
+        &mut self,
+        life: u64,
+        kind: CallKind,
+        path: &Path,
+        apply: impl FnOnce(&mut Self) -> io::Result<T>,
+    ) -> io::Result<T> {
+        match self.begin(life, kind, path)? {
+            Verdict::Go => apply(self),
+            Verdict::Fail(fault) => Err(self.fail(fault)),
+            Verdict::Crash => {
+                if self.rng.bool() {
+                    drop(apply(self));
+                }
+                Err(self.go_down())
+            }
+        }
+    }
+
+    /// Counts a fault and gives its error.
+    pub(super) fn fail(&mut self, fault: Fault) -> io::Error {
+        match fault {
+            Fault::Io | Fault::ShortWrite => {
+                self.counters.io_errors += 1;
+                io::Error::from_raw_os_error(libc::EIO)
+            }
+            Fault::NoSpace => self.out_of_space(),
+        }
+    }
+
+    fn out_of_space(&mut self) -> io::Error {
+        self.counters.out_of_space += 1;
+        io::Error::from_raw_os_error(libc::ENOSPC)
+    }
+
+    /// The process or machine stops here; what is in flight is decided at once.
+    pub(super) fn go_down(&mut self) -> io::Error {
+        if !self.down {
+            self.down = true;
+            let mut rng = self.rng.fork();
+            self.abort_in_flight(&mut rng);
+        }
+        crashed()
+    }
+
+    pub(super) fn next_step(&mut self) -> u64 {
+        self.step += 1;
+        self.step
+    }
+
+    pub(super) fn step(&self) -> u64 {
+        self.step
+    }
+
+    /// Remembers that a node is held open while the token lives.
+    pub(super) fn open_token(&mut self, node: NodeId) -> Arc<()> {
+        Arc::clone(self.open.entry(node).or_default())
+    }
+
+    /// Writes what there is room for.
+    pub(super) fn write(&mut self, node: NodeId, position: u64, bytes: &[u8]) -> io::Result<()> {
+        let room = self.room_for_file(node)?;
+        let fits = room.map_or(bytes.len(), |end| {
+            usize::try_from(end.saturating_sub(position)).unwrap_or(usize::MAX).min(bytes.len())
+        });
+        let (step, time_ms) = (self.next_step(), self.time_ms);
+        let body = self.tree.file_mut(node)?;
+        body.write(step, position, &bytes[..fits]);
+        body.modified_ms = time_ms;
+        if fits < bytes.len() {
+            return Err(self.out_of_space());
+        }
+        Ok(())
+    }
+
+    /// Up to which position a file can have room; `None` without a capacity.
+    fn room_for_file(&self, node: NodeId) -> io::Result<Option<u64>> {
+        let own = self.tree.file(node)?.allocated();
+        Ok(self.free().map(|free| own.saturating_add(free)))
+    }
+
+    /// Bytes of the medium that are free; `None` without a capacity.
+    pub(super) fn free(&self) -> Option<u64> {
+        const PAGE: u64 = super::PAGE_BYTES as u64;
+        let capacity = self.capacity?;
+        let used = self.tree.allocated(|node| self.is_open(node));
+        Some(capacity.saturating_sub(used) / PAGE * PAGE)
+    }
+
+    fn is_open(&self, node: NodeId) -> bool {
+        self.open.get(&node).is_some_and(|token| Arc::strong_count(token) > 1)
+    }
+
+    pub(super) fn reserve(&mut self, node: NodeId, end: u64) -> io::Result<()> {
+        if self.room_for_file(node)?.is_some_and(|room| end > room) {
+            return Err(self.out_of_space());
+        }
+        let body = self.tree.file_mut(node)?;
+        body.reserved_end = body.reserved_end.max(end);
+        Ok(())
+    }
+
+    pub(super) fn set_size(&mut self, node: NodeId, size: u64) -> io::Result<()> {
+        let (step, time_ms) = (self.next_step(), self.time_ms);
+        let body = self.tree.file_mut(node)?;
+        body.set_size(step, size);
+        body.modified_ms = time_ms;
+        Ok(())
+    }
+
+    pub(super) fn sync_directory(&mut self, node: NodeId) -> io::Result<()> {
+        self.tree.sync_directory(node)?;
+        self.open.retain(|_, token| Arc::strong_count(token) > 1);
+        let open = &self.open;
+        self.tree.forget_unreachable(|node| open.contains_key(&node));
+        Ok(())
+    }
+
+    pub(super) fn fail_sync(&mut self, node: NodeId, fault: Fault) -> io::Error {
+        self.counters.failed_syncs += 1;
+        if let Ok(body) = self.tree.file_mut(node) {
+            body.abandon(&mut self.rng);
+        }
+        self.fail(fault)
+    }
+
+    pub(super) fn crash_kill(&mut self, rng: &mut Rng) -> u64 {
+        self.counters.kills += 1;
+        self.end_life(rng)
+    }
+
+    pub(super) fn crash_power(&mut self, unsynced: Unsynced, rng: &mut Rng) -> u64 {
+        self.counters.power_losses += 1;
+        let life = self.end_life(rng);
+        self.boots += 1;
+        for body in self.tree.files_mut() {
+            body.lose_power(unsynced, self.tear, rng, &mut self.counters);
+        }
+        self.tree.lose_power(unsynced, rng, &mut self.counters);
+        self.tree.forget_unreachable(|_| false);
+        life
+    }
+
+    fn end_life(&mut self, rng: &mut Rng) -> u64 {
+        if !self.down {
+            self.abort_in_flight(rng);
+        }
+        self.down = false;
+        self.crash_at = None;
+        self.faults.clear();
+        self.locked.clear();
+        self.open.clear();
+        self.life += 1;
+        self.life
+    }
+}
