@@ -4,11 +4,11 @@
 //! stream claims, except within constant bounds (an LZ4 block has at most 8 MiB, a Zstandard window at most 128 MiB of address space, of
 //! which only what is decompressed is touched).
 
-use bytes::{BufMut, BytesMut};
-use std::io::{self, Read, Write};
+use bytes::BytesMut;
+use std::io::{self, Read};
 
 use super::Compression;
-use super::snappy::{self, SnappyReader};
+use super::libraries::{self, Stream};
 
 /// How much may come out of a compressed batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,34 +71,11 @@ pub(super) fn compress(
     records: &[u8],
     out: &mut BytesMut,
 ) -> Result<(), CodecError> {
-    let result = match compression {
-        Compression::None => {
-            out.extend_from_slice(records);
-            Ok(())
-        }
-        Compression::Gzip => {
-            let mut encoder = flate2::write::GzEncoder::new(out.writer(), flate2::Compression::default());
-            encoder.write_all(records).and_then(|()| encoder.finish().map(drop))
-        }
-        Compression::Snappy => snappy::compress(records, out),
-        Compression::Lz4 => {
-            use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
-            let frame = FrameInfo::new().block_size(BlockSize::Max64KB).block_mode(BlockMode::Independent);
-            let mut encoder = FrameEncoder::with_frame_info(frame, out.writer());
-            encoder.write_all(records).and_then(|()| encoder.finish().map(drop).map_err(io::Error::other))
-        }
-        Compression::Zstd => zstd::stream::write::Encoder::new(out.writer(), zstd::DEFAULT_COMPRESSION_LEVEL)
-            .and_then(|mut encoder| encoder.write_all(records).and_then(|()| encoder.finish().map(drop))),
-    };
-    result.map_err(|error| CodecError::Stream { compression, kind: error.kind() })
-}
-
-enum Stream<'a> {
-    None(&'a [u8]),
-    Gzip(flate2::bufread::GzDecoder<&'a [u8]>),
-    Snappy(SnappyReader<'a>),
-    Lz4(Box<lz4_flex::frame::FrameDecoder<&'a [u8]>>),
-    Zstd(zstd::stream::read::Decoder<'static, &'a [u8]>),
+    if compression != Compression::None && cfg!(not(feature = "codecs")) {
+        return Err(CodecError::NotBuilt { compression });
+    }
+    libraries::compress(compression, records, out)
+        .map_err(|error| CodecError::Stream { compression, kind: error.kind() })
 }
 
 /// What comes out of one compressed stream, up to its limit.
@@ -110,40 +87,25 @@ pub(super) struct Decompressor<'a> {
     allowed: u64,
 }
 
-/// Zstandard's own default, said here so that it does not change: 2^27 bytes.
-const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-
 impl<'a> Decompressor<'a> {
     pub(super) fn new(
         compression: Compression,
         bytes: &'a [u8],
         limits: &DecompressLimits,
     ) -> Result<Self, CodecError> {
+        if compression != Compression::None && cfg!(not(feature = "codecs")) {
+            return Err(CodecError::NotBuilt { compression });
+        }
         let allowed = limits.allowed(bytes.len());
-        let stream = match compression {
-            Compression::None => Stream::None(bytes),
-            Compression::Gzip => Stream::Gzip(flate2::bufread::GzDecoder::new(bytes)),
-            Compression::Snappy => Stream::Snappy(SnappyReader::new(bytes, allowed)),
-            Compression::Lz4 => Stream::Lz4(Box::new(lz4_flex::frame::FrameDecoder::new(bytes))),
-            Compression::Zstd => zstd::stream::read::Decoder::with_buffer(bytes)
-                .and_then(|mut decoder| decoder.window_log_max(ZSTD_WINDOW_LOG_MAX).map(|()| decoder))
-                .map(Stream::Zstd)
-                .map_err(|error| CodecError::Stream { compression, kind: error.kind() })?,
-        };
+        let stream = Stream::new(compression, bytes, allowed)
+            .map_err(|error| CodecError::Stream { compression, kind: error.kind() })?;
         Ok(Self { stream, compression, compressed: bytes.len(), produced: 0, allowed })
     }
 
     /// Fills the beginning of `buffer`; 0 only at the stream's end. Bytes behind the end of a gzip member are not looked at.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, CodecError> {
-        let result = match &mut self.stream {
-            Stream::None(bytes) => bytes.read(buffer),
-            Stream::Gzip(decoder) => decoder.read(buffer),
-            Stream::Snappy(decoder) => decoder.read(buffer),
-            Stream::Lz4(decoder) => decoder.read(buffer),
-            Stream::Zstd(decoder) => decoder.read(buffer),
-        };
         let compression = self.compression;
-        let count = result.map_err(|error| {
+        let count = self.stream.read(buffer).map_err(|error| {
             // The snappy reader refuses a block that would go beyond the limit before it makes room for it.
             if error.kind() == io::ErrorKind::FileTooLarge {
                 self.too_large()

@@ -13,12 +13,20 @@
 mod builder;
 mod codec;
 mod compression;
+mod control;
 mod header;
+mod legacy;
+#[cfg(feature = "codecs")]
+mod libraries;
+#[cfg(not(feature = "codecs"))]
+#[path = "libraries_absent.rs"]
+mod libraries;
 mod produced;
 mod record;
 mod refusal;
 mod replicated;
 mod scan;
+#[cfg(feature = "codecs")]
 mod snappy;
 mod stream;
 mod varint;
@@ -27,10 +35,12 @@ mod view;
 pub use builder::{BatchBuilder, BuildError};
 pub use codec::{CodecError, DecompressLimits};
 pub use compression::Compression;
+pub use control::{ControlDamage, ControlRecord, TransactionEnd, transaction_marker};
 pub use header::{
     Attributes, BatchHeader, HEADER_BYTES, HeaderDamage, LENGTH_MIN, LENGTH_OVERHEAD_BYTES, MAGIC,
     PREFIX_BYTES, TimestampType,
 };
+pub use legacy::{LegacyDamage, LegacyMessage, LegacyRecord, LegacyRecords};
 pub use produced::{
     BatchLimits, KeyRule, OffsetsExhausted, ProducedBatch, StampedBatch, TimestampRule, ValidateCompressed,
 };
@@ -39,3 +49,22 @@ pub use refusal::{BatchRefusal, RefusalKind};
 pub use replicated::{Dropped, ReplicaRefusal, ReplicatedBatches};
 pub use scan::{Scan, ScanStop, StopReason, find_batch, scan};
 pub use view::{BatchDamage, BatchView};
+
+#[cfg(test)]
+#[cfg(feature = "codecs")]
+mod golden_test;
+#[cfg(test)]
+#[cfg(feature = "codecs")]
+mod hostile_test;
+#[cfg(test)]
+#[cfg(feature = "codecs")]
+mod produced_test;
+#[cfg(test)]
+mod replicated_test;
+#[cfg(test)]
+#[cfg(feature = "codecs")]
+mod round_trip_test;
+#[cfg(test)]
+mod scan_test;
+#[cfg(test)]
+mod testing;
