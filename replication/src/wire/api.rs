@@ -1,7 +1,8 @@
 //! The APIs that are understood, and in which versions.
 //!
-//! One table; the ranges are those that Apache Kafka 4.3.1 advertises. It refuses to know the messages' fields.
+//! One table; the ranges are those of Apache Kafka 4.3.1. It refuses to know the messages' fields.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
 macro_rules! api_keys {
@@ -80,9 +81,16 @@ impl ApiKey {
         self as i16
     }
 
-    /// Whether clients are told of it.
-    pub const fn is_advertised(self) -> bool {
-        !matches!(self, Self::Highwater)
+    /// The versions that clients are told of; `None` for what is private.
+    ///
+    /// Produce is advertised from version 0, as Kafka does: by that, librdkafka decides whether it may compress, and then it asks in a
+    /// later one (KAFKA-18659).
+    pub const fn versions_advertised(self) -> Option<RangeInclusive<i16>> {
+        if matches!(self, Self::Highwater) {
+            return None;
+        }
+        let first = if matches!(self, Self::Produce) { 0 } else { *self.versions().start() };
+        Some(first..=*self.versions().end())
     }
 
     /// Whether a version, known or not, has compact lengths and tagged fields.
@@ -99,5 +107,11 @@ impl ApiKey {
     /// yet what the broker understands.
     pub const fn response_header_version(self, version: i16) -> i16 {
         if self.is_flexible(version) && !matches!(self, Self::ApiVersions) { 1 } else { 0 }
+    }
+}
+
+impl fmt::Display for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

@@ -67,11 +67,13 @@ message! {
 impl ApiVersionsResponse {
     /// The advertised versions of everything that is understood.
     pub fn advertised() -> Self {
-        let advertised = ApiKey::ALL.iter().filter(|api| api.is_advertised());
-        let api_keys = advertised.map(|api| ApiVersion {
-            api_key: api.code(),
-            min_version: *api.versions().start(),
-            max_version: *api.versions().end(),
+        let api_keys = ApiKey::ALL.iter().filter_map(|api| {
+            let versions = api.versions_advertised()?;
+            Some(ApiVersion {
+                api_key: api.code(),
+                min_version: *versions.start(),
+                max_version: *versions.end(),
+            })
         });
         Self { api_keys: api_keys.collect(), ..Self::default() }
     }

@@ -60,6 +60,18 @@ macro_rules! calls {
                     Self::$api(body)
                 }
             }
+
+            /// Gives the message back if it is another.
+            impl TryFrom<$enum> for $body {
+                type Error = $enum;
+
+                fn try_from(message: $enum) -> Result<Self, $enum> {
+                    match message {
+                        $enum::$api(body) => Ok(body),
+                        other => Err(other),
+                    }
+                }
+            }
         )+
     };
 }
@@ -111,13 +123,13 @@ pub enum RequestError {
     },
     /// A version that is not understood: close the connection, unless it is `ApiVersions`, which is answered by
     /// [`unsupported_api_versions`].
-    #[error("{} is not understood in version {}", header.api.name(), header.version)]
+    #[error("{} is not understood in version {}", header.api, header.version)]
     UnsupportedVersion {
         /// The header, which is readable all the same.
         header: RequestHeader,
     },
     /// The body cannot be read: close the connection.
-    #[error("the request {} in version {} cannot be read: {error}", header.api.name(), header.version)]
+    #[error("the request {} in version {} cannot be read: {error}", header.api, header.version)]
     Body {
         /// The header.
         header: RequestHeader,

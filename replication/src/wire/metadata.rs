@@ -92,3 +92,10 @@ message! {
         offline_replicas: Vec<i32>, 5..;
     }
 }
+
+impl MetadataRequest {
+    /// Whether the request, read in this version, is about all topics.
+    pub fn asks_for_all_topics(&self, version: i16) -> bool {
+        self.topics.as_ref().is_none_or(|topics| version == 0 && topics.is_empty())
+    }
+}

@@ -32,6 +32,13 @@ mod records;
 mod schema;
 mod write;
 
+#[cfg(test)]
+mod frame_test;
+#[cfg(test)]
+mod golden_test;
+#[cfg(test)]
+mod hostile_test;
+
 pub mod api_versions;
 pub mod common;
 pub mod create_topics;
