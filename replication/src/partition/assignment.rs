@@ -41,6 +41,21 @@ impl Assignment {
     pub fn min_isr_effective(&self) -> usize {
         self.min_isr.min(self.replicas.len()).max(1)
     }
+
+    /// Whether a replica whose newest record is of `latest` may cut its log to `target`, below what it knows to be committed.
+    ///
+    /// Only an election that it has not followed yet, and that is recorded to have lost from there on, permits it. A replica that has
+    /// records of such a leadership, or of a later one, has gone through the loss already and owes it nothing more.
+    pub(super) fn permits_loss(&self, latest: Option<LeaderEpoch>, target: Offset) -> bool {
+        self.losses.iter().any(|loss| {
+            let unseen = loss.epoch <= self.leader_epoch && latest.is_none_or(|newest| newest < loss.epoch);
+            let covered = match loss.by {
+                LossCause::BestOfAll => loss.from <= target,
+                LossCause::Order => true,
+            };
+            unseen && covered
+        })
+    }
 }
 
 /// One assigned replica and its broker.

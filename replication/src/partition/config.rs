@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::rules::Rules;
+
 /// The settings of one replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionConfig {
@@ -27,4 +29,11 @@ impl Default for PartitionConfig {
             waits_max: 100_000,
         }
     }
+}
+
+/// Settings and rules together, as the parts of the machine are handed them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) config: PartitionConfig,
+    pub(super) rules: Rules,
 }

@@ -116,6 +116,14 @@ pub enum FetchOutcome {
         /// Its end in the leader's log.
         end: Offset,
     },
+    /// Nothing was appended to the empty log, because the leader's start lies inside its first batch (KAFKA-6975): the log begins again
+    /// at that batch.
+    StraddlesStart {
+        /// The batch's first offset.
+        base: Offset,
+        /// The first offset behind it.
+        end: Offset,
+    },
     /// No records.
     Failed(FetchFailure),
 }

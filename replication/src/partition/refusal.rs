@@ -88,6 +88,9 @@ pub enum ProduceRefusal {
     /// This replica's log failed (`KAFKA_STORAGE_ERROR`).
     #[error("the log of this replica failed")]
     Offline,
+    /// The log has not noted the leadership yet: [`super::Effect::BeginEpoch`] is still to be carried out (`NOT_LEADER_OR_FOLLOWER`).
+    #[error("the leadership has not begun in the log yet")]
+    EpochNotBegun,
     /// Too few replicas are in sync for acks=all (`NOT_ENOUGH_REPLICAS`).
     #[error("{in_sync} replicas are in sync, {needed} are needed")]
     NotEnoughReplicas {
