@@ -35,7 +35,10 @@ pub enum FrameError {
 /// The bytes of one stream that are not yet a whole frame.
 #[derive(Debug)]
 pub struct FrameReader {
+    /// Never split and never advanced, so that its capacity is all the memory that a frame made of it would hold.
     buffer: BytesMut,
+    /// Where the frames begin that have not been given out.
+    start: usize,
     frame_bytes_max: usize,
     /// How much room the next read is offered.
     space_bytes: usize,
@@ -46,7 +49,13 @@ pub struct FrameReader {
 impl FrameReader {
     /// For a stream whose frames have at most `frame_bytes_max` bytes.
     pub fn new(frame_bytes_max: usize) -> Self {
-        Self { buffer: BytesMut::new(), frame_bytes_max, space_bytes: SPACE_BYTES_MIN, offered: (0, 0) }
+        Self {
+            buffer: BytesMut::new(),
+            start: 0,
+            frame_bytes_max,
+            space_bytes: SPACE_BYTES_MIN,
+            offered: (0, 0),
+        }
     }
 
     /// Changes the limit, for frames of which the length has not been looked at yet.
@@ -56,13 +65,18 @@ impl FrameReader {
 
     /// Bytes that wait to become a frame.
     pub fn buffered(&self) -> usize {
-        self.buffer.len()
+        self.waiting().len()
+    }
+
+    fn waiting(&self) -> &[u8] {
+        self.buffer.get(self.start..).unwrap_or_default()
     }
 
     /// Room for the next read, at most 64 KiB. A frame of which the length is known is read to its end and not beyond, so that a
     /// large one owns its memory alone.
     pub fn space(&mut self) -> Limit<&mut BytesMut> {
         self.note_read();
+        self.drop_given_out();
         let missing = match self.announced() {
             Ok(Some(bytes)) => (LENGTH_BYTES + bytes).saturating_sub(self.buffer.len()),
             Ok(None) | Err(_) => 0,
@@ -86,12 +100,20 @@ impl FrameReader {
 
     /// Takes bytes that the host has already read elsewhere.
     pub fn feed(&mut self, bytes: &[u8]) {
+        self.drop_given_out();
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Moves what waits to the front.
+    fn drop_given_out(&mut self) {
+        self.buffer.copy_within(self.start.., 0);
+        self.buffer.truncate(self.buffer.len() - self.start);
+        self.start = 0;
     }
 
     /// The length of the frame at the front, once its four bytes are there.
     fn announced(&self) -> Result<Option<usize>, FrameError> {
-        let Some(length) = self.buffer.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let Some(length) = self.waiting().first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
         let length = i32::from_be_bytes(*length);
         let bytes = usize::try_from(length).map_err(|_| FrameError::Negative { length })?;
         if bytes > self.frame_bytes_max {
@@ -107,21 +129,22 @@ impl FrameReader {
         self.note_read();
         let Some(bytes) = self.announced()? else { return Ok(None) };
         let whole = LENGTH_BYTES + bytes;
-        let Some(behind) = self.buffer.len().checked_sub(whole) else { return Ok(None) };
-        let pins_little = self.buffer.capacity() <= whole.saturating_mul(2);
+        let Some(behind) = self.buffered().checked_sub(whole) else { return Ok(None) };
+        let pins_little = self.start == 0 && self.buffer.capacity() <= whole.saturating_mul(2);
         let mut frame = if behind < whole && pins_little {
             let rest = BytesMut::from(self.buffer.get(whole..).unwrap_or_default());
             let mut frame = std::mem::replace(&mut self.buffer, rest);
             frame.truncate(whole);
             frame.freeze()
         } else {
-            let frame = Bytes::copy_from_slice(self.buffer.get(..whole).unwrap_or_default());
-            self.buffer.advance(whole);
-            if behind == 0 {
-                self.buffer = BytesMut::new();
-            }
+            let frame = Bytes::copy_from_slice(self.waiting().get(..whole).unwrap_or_default());
+            self.start += whole;
             frame
         };
+        if behind == 0 {
+            self.buffer = BytesMut::new();
+            self.start = 0;
+        }
         frame.advance(LENGTH_BYTES);
         Ok(Some(frame))
     }

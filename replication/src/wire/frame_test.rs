@@ -66,6 +66,24 @@ fn a_large_frame_owns_its_memory_alone() {
 }
 
 #[test]
+fn a_frame_pins_little_memory_whatever_came_with_it() {
+    // All of it comes in one read of 64 KiB, and every frame is kept.
+    let stream =
+        [framed(&[1; 100]).repeat(300), framed(&vec![2; 20_000]), framed(&[3; 700]), framed(&[4; 9])]
+            .concat();
+    let mut reader = FrameReader::new(1 << 20);
+    let mut frames = read_in_pieces(&mut reader, &framed(&vec![0; 200_000]), || usize::MAX);
+    frames.clear();
+    frames.extend(read_in_pieces(&mut reader, &stream, || usize::MAX));
+    assert_eq!(frames.len(), 303);
+    for frame in frames {
+        let bytes = frame.len();
+        let owned = frame.try_into_mut().expect("nobody else holds the frame's memory");
+        assert!(owned.capacity() <= 2 * (bytes + 4), "{} for {bytes}", owned.capacity());
+    }
+}
+
+#[test]
 fn memory_grows_with_what_came_and_not_with_what_was_announced() {
     let mut reader = FrameReader::new(1 << 30);
     reader.feed(&(1i32 << 30).to_be_bytes());
