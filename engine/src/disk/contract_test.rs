@@ -21,6 +21,10 @@ macro_rules! over_each_disk {
     ($($test:ident),* $(,)?) => {
         over!(posix, super::run_posix, [$($test),*]);
         over!(posix_with_sync_thread, super::run_posix_with_sync_thread, [$($test),*]);
+        #[cfg(all(target_os = "linux", feature = "uring"))]
+        over!(uring_auto, super::run_uring_auto, [$($test),*]);
+        #[cfg(all(target_os = "linux", feature = "uring"))]
+        over!(uring, super::run_uring, [$($test),*]);
         over!(simulated, super::run_simulated, [$($test),*]);
         over!(simulated_held, super::run_simulated_held, [$($test),*]);
     };
@@ -37,6 +41,16 @@ fn run_posix(test: fn(&dyn Disk, &Path)) {
 
 fn run_posix_with_sync_thread(test: fn(&dyn Disk, &Path)) {
     run_on_file_system(&PosixDisk::new(SyncThread::WhenNeeded), test);
+}
+
+#[cfg(all(target_os = "linux", feature = "uring"))]
+fn run_uring_auto(test: fn(&dyn Disk, &Path)) {
+    run_on_file_system(&super::UringDisk::new(super::IoMode::Auto).unwrap(), test);
+}
+
+#[cfg(all(target_os = "linux", feature = "uring"))]
+fn run_uring(test: fn(&dyn Disk, &Path)) {
+    run_on_file_system(&super::UringDisk::new(super::IoMode::Uring).unwrap(), test);
 }
 
 fn run_simulated(test: fn(&dyn Disk, &Path)) {

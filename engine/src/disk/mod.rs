@@ -7,6 +7,7 @@
 //!
 //! Three implementations: portable POSIX, `io_uring` for what fans out, and a simulated disk for tests.
 
+mod choose;
 #[cfg(test)]
 mod contract_test;
 mod files;
@@ -15,14 +16,22 @@ mod lock;
 #[cfg(test)]
 mod lock_test;
 mod posix;
+#[cfg(all(target_os = "linux", feature = "uring"))]
+#[expect(unsafe_code, reason = "the kernel uses buffers that it does not borrow")]
+mod ring;
 pub mod simulated;
 #[expect(unsafe_code, reason = "system calls that the standard library does not offer, and maps")]
 mod sys;
+#[cfg(all(target_os = "linux", feature = "uring"))]
+mod uring;
 mod wake;
 
+pub use choose::{IoMode, OpenedDisk, RingRefusal, open_disk};
 pub use lock::LOCK_FILE;
 pub use posix::{PosixDisk, SyncThread};
 pub use simulated::SimulatedDisk;
+#[cfg(all(target_os = "linux", feature = "uring"))]
+pub use uring::UringDisk;
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -139,7 +148,7 @@ pub trait Queue: Send + Debug {
     fn in_flight(&self) -> usize;
 
     /// A descriptor that becomes readable when there is something to reap (an eventfd), for an event loop; `None` where all
-    /// completes at submission.
+    /// completes at submission. What was complete when `submit` returned is not announced, and a wake-up may come once too often.
     fn wake_descriptor(&self) -> Option<i32>;
 
     /// How many operations of each kind went which way, since the start.

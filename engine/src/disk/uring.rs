@@ -1,0 +1,203 @@
+//! The disk whose queue hands many operations to the kernel at once. Files and directories are those of the POSIX disk.
+//!
+//! A lone buffered write is cheapest in the calling thread, several syncs are fastest side by side; so in [`IoMode::Auto`] what stands alone
+//! is done inline and what fans out goes through the ring.
+
+#[cfg(test)]
+#[path = "uring_test.rs"]
+mod uring_test;
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use super::choose::{IoMode, RingRefusal};
+use super::posix::perform;
+use super::ring::Ring;
+use super::{
+    Completion, DirectoryLock, Disk, Entry, File, Incarnation, LockError, Open, Operation, OperationKind,
+    Patience, PosixDisk, Queue, QueueCounters, SyncThread, Wait,
+};
+
+/// Entries of the submission queue; more operations go in several submissions.
+const ENTRIES: u32 = 256;
+
+/// The file system, with `io_uring` for what fans out. Linux, feature `uring`.
+#[derive(Debug)]
+pub struct UringDisk {
+    files: PosixDisk,
+    inline: Inline,
+    /// The ring that proved that the kernel gives one; for the first queue.
+    first: Mutex<Option<Ring>>,
+}
+
+/// What a queue does itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inline {
+    /// A write, or a sync that may block, which is the only one of its submission.
+    Lone,
+    /// Only what a ring cannot do.
+    Nothing,
+}
+
+impl UringDisk {
+    /// Asks the kernel for a first ring. [`IoMode::Uring`] sends everything through rings; any other mode does inline what stands alone.
+    pub fn new(mode: IoMode) -> Result<Self, RingRefusal> {
+        let inline = match mode {
+            IoMode::Uring => Inline::Nothing,
+            IoMode::Auto | IoMode::Posix => Inline::Lone,
+        };
+        let first = Mutex::new(Some(Ring::new(ENTRIES)?));
+        Ok(Self { files: PosixDisk::new(SyncThread::Never), inline, first })
+    }
+}
+
+impl Disk for UringDisk {
+    fn open(&self, path: &Path, how: Open) -> io::Result<File> {
+        self.files.open(path, how)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
+        self.files.list(directory)
+    }
+
+    fn create_directory(&self, directory: &Path) -> io::Result<()> {
+        self.files.create_directory(directory)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.files.rename(from, to)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.files.remove_file(path)
+    }
+
+    fn remove_directory(&self, path: &Path) -> io::Result<()> {
+        self.files.remove_directory(path)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.files.sync_directory(directory)
+    }
+
+    fn lock(&self, directory: &Path) -> Result<Box<dyn DirectoryLock>, LockError> {
+        self.files.lock(directory)
+    }
+
+    fn incarnation(&self, directory: &Path) -> Option<Incarnation> {
+        self.files.incarnation(directory)
+    }
+
+    fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
+        self.files.free_bytes(directory)
+    }
+
+    fn queue(&self) -> io::Result<Box<dyn Queue>> {
+        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ring = match first {
+            Some(ring) => ring,
+            None => Ring::new(ENTRIES).map_err(io::Error::other)?,
+        };
+        Ok(Box::new(UringQueue::new(ring, self.inline)))
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(super) struct UringQueue {
+    ring: Ring,
+    inline: Inline,
+    ready: VecDeque<Completion>,
+    counters: QueueCounters,
+}
+
+impl UringQueue {
+    fn new(ring: Ring, inline: Inline) -> Self {
+        Self { ring, inline, ready: VecDeque::new(), counters: QueueCounters::default() }
+    }
+
+    /// A queue with a ring of so many entries that sends everything through it.
+    #[cfg(test)]
+    pub(super) fn with_entries(entries: u32) -> Self {
+        Self::new(Ring::new(entries).expect("the kernel gives a ring"), Inline::Nothing)
+    }
+
+    fn count_ring(&mut self, kind: Kind) {
+        match kind {
+            Kind::Write => self.counters.writes_ring += 1,
+            Kind::Sync => self.counters.syncs_ring += 1,
+            Kind::Read => self.counters.reads_ring += 1,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Write,
+    Sync,
+    Read,
+}
+
+fn kind_of(operation: &Operation) -> Kind {
+    match operation.kind {
+        OperationKind::Write { .. } => Kind::Write,
+        OperationKind::Sync { .. } => Kind::Sync,
+        OperationKind::Read { .. } => Kind::Read,
+    }
+}
+
+/// Which kinds of operation a submission does inline: those that stand alone in it and may block.
+fn lone(operations: &[Operation]) -> (bool, bool) {
+    let count = |kind| operations.iter().filter(|operation| kind_of(operation) == kind).count();
+    let must_not_block = operations
+        .iter()
+        .any(|operation| matches!(operation.kind, OperationKind::Sync { patience: Patience::MustNotBlock }));
+    (count(Kind::Write) == 1, count(Kind::Sync) == 1 && !must_not_block)
+}
+
+impl Queue for UringQueue {
+    fn submit(&mut self, operations: Vec<Operation>) {
+        let (lone_write, lone_sync) = match self.inline {
+            Inline::Lone => lone(&operations),
+            Inline::Nothing => (false, false),
+        };
+        let mut here = Vec::new();
+        for operation in operations {
+            let kind = kind_of(&operation);
+            if (kind == Kind::Write && lone_write) || (kind == Kind::Sync && lone_sync) {
+                here.push(operation);
+                continue;
+            }
+            match self.ring.push(operation) {
+                Ok(()) => self.count_ring(kind),
+                Err(operation) => here.push(operation),
+            }
+        }
+        // The kernel gets its part first, so that both are busy.
+        self.ring.submit();
+        for operation in here {
+            let completion = perform(operation, &mut self.counters);
+            self.ready.push_back(completion);
+        }
+    }
+
+    fn reap(&mut self, wait: Wait, completed: &mut Vec<Completion>) {
+        let wait = if self.ready.is_empty() { wait } else { Wait::Not };
+        completed.extend(self.ready.drain(..));
+        self.ring.reap(wait, completed);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.ready.len() + self.ring.in_flight()
+    }
+
+    fn wake_descriptor(&self) -> Option<i32> {
+        Some(self.ring.descriptor())
+    }
+
+    fn counters(&self) -> QueueCounters {
+        self.counters
+    }
+}
