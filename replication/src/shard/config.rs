@@ -1,0 +1,44 @@
+//! The settings of a shard.
+
+use std::time::Duration;
+
+use highwater_engine::batch::BatchLimits;
+use highwater_engine::log::LogConfig;
+use highwater_engine::units::NodeId;
+
+use crate::partition::PartitionConfig;
+
+/// The settings of a shard.
+#[derive(Clone, Debug)]
+pub struct ShardConfig {
+    /// This node.
+    pub node: NodeId,
+    /// Where clients and followers reach it.
+    pub host: String,
+    /// The port beside `host`.
+    pub port: u16,
+    /// The process, to be shown.
+    pub process: Option<u32>,
+    /// For logs whose topic does not say otherwise.
+    pub log: LogConfig,
+    /// For each replica's machine.
+    pub partition: PartitionConfig,
+    /// What is asked of producers' batches (`message.max.bytes`, `validate.compressed`, ...).
+    pub batch: BatchLimits,
+    /// Bytes of one partition in a follower's Fetch (`replica.fetch.max.bytes`).
+    pub fetch_partition_bytes_max: i32,
+    /// Bytes of a follower's whole Fetch (`replica.fetch.response.max.bytes`).
+    pub fetch_bytes_max: i32,
+    /// How long a leader may hold a follower's Fetch back (`replica.fetch.wait.max.ms`).
+    pub fetch_wait_max: Duration,
+    /// Bytes that one Fetch of anybody is given at most (`fetch.max.bytes`).
+    pub response_bytes_max: usize,
+    /// Bytes that one turn gives to replicas that are out of sync.
+    pub catch_up_bytes_per_turn: usize,
+    /// How often the high watermarks are written down (`replica.high.watermark.checkpoint.interval.ms`).
+    pub high_watermark_interval: Duration,
+    /// How often old segments are looked for (`log.retention.check.interval.ms`).
+    pub retention_interval: Duration,
+    /// How long a call to the controller or a Fetch may take before it is given up.
+    pub peer_timeout: Duration,
+}

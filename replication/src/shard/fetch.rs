@@ -1,0 +1,398 @@
+//! Fetch, the leader's side: judged, read, parked while there is too little, answered.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use highwater_engine::log::{ColdRead, Read, ReadError, Records};
+use highwater_engine::store::Job;
+use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, Offset, TopicId};
+
+use super::event::Out;
+use super::{ReplicaKey, Shard, errors};
+use crate::ids::BrokerEpoch;
+use crate::partition::{FetchClaim, FetchVerdict, Fetcher, Input};
+use crate::pending::{
+    Answering, Ceiling, FetchPart, OpenedSession, ParkedFetch, PartAnswer, PartRequest, SessionError,
+    SessionFetch, Slot,
+};
+use crate::wire::fetch::{
+    EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData,
+};
+use crate::wire::{ErrorCode, RequestHeader};
+
+/// How a Fetch names a partition; what it is answered under.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PartName {
+    topic: String,
+    id: Option<TopicId>,
+    partition: i32,
+}
+
+/// A Fetch that is not answered yet.
+#[derive(Debug)]
+pub(super) struct OpenFetch {
+    header: RequestHeader,
+    session: i32,
+    answering: Answering,
+    fetcher: Fetcher,
+    bytes_max: usize,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    name: PartName,
+    key: Result<ReplicaKey, ErrorCode>,
+    claim: FetchClaim,
+    bytes_max: usize,
+    /// What a read from the device gave, until it is answered.
+    cold: Option<Result<Records, ErrorCode>>,
+}
+
+/// What a Fetch is answered for one partition.
+enum Found {
+    Error(ErrorCode),
+    Diverging { epoch: LeaderEpoch, end: Offset },
+    Records(Records),
+    Nothing { ceiling: Offset },
+    /// It has to come from the device.
+    Cold(ColdRead),
+    /// The replica is out of sync, and this turn has given such ones enough.
+    NotThisTurn,
+}
+
+impl Found {
+    /// Whether it is worth an answer at once, whatever else there is.
+    const fn is_urgent(&self) -> bool {
+        matches!(self, Self::Error(_) | Self::Diverging { .. })
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Records(records) => records.size,
+            Self::Error(_) | Self::Diverging { .. } | Self::Nothing { .. } | Self::Cold(_) | Self::NotThisTurn => 0,
+        }
+    }
+}
+
+/// Reads from the device that Fetches wait for.
+#[derive(Debug, Default)]
+pub(super) struct ColdReads {
+    waiting: HashMap<ColdRead, Vec<(Slot, usize)>>,
+}
+
+impl Shard {
+    pub(super) fn on_fetch(&mut self, now: Now, slot: Slot, header: RequestHeader, body: FetchRequest) {
+        let fetcher = fetcher(&body);
+        let follower = match fetcher {
+            Fetcher::Follower { node, .. } => Some(node),
+            Fetcher::Consumer => None,
+        };
+        if follower.is_some() {
+            // What is parked on this connection is answered first, so that a new or truncated partition does not wait.
+            self.requests.fetches.release(slot.connection);
+            self.answer_ready(now);
+        }
+        let wait = Duration::from_millis(u64::try_from(body.max_wait_ms).unwrap_or(0));
+        let min_bytes = usize::try_from(body.min_bytes).unwrap_or(0);
+        let bytes_max = usize::try_from(body.max_bytes).unwrap_or(0).min(self.config.response_bytes_max);
+        let opened = match self.open_session(now.monotonic, follower, body) {
+            Ok(opened) => opened,
+            Err(error) => return self.refuse_session(slot, &header, error),
+        };
+        let parts = opened.parts.into_iter().map(|(name, request)| self.part(name, &request, fetcher)).collect();
+        let mut fetch =
+            OpenFetch { header, session: opened.id, answering: opened.answering, fetcher, bytes_max, parts };
+        self.note_follower(now, &fetch);
+        let found = self.read_parts(&mut fetch);
+        let gathered: usize = found.iter().map(Found::bytes).sum();
+        let urgent = found.iter().any(Found::is_urgent) || found.is_empty();
+        let incomplete = found.iter().any(|found| matches!(found, Found::Cold(_) | Found::NotThisTurn));
+        let enough = urgent || gathered >= min_bytes || wait.is_zero();
+        if enough && !(incomplete && gathered == 0 && !urgent) {
+            return self.send_fetch(slot, fetch, found);
+        }
+        let deadline = match found.iter().any(|found| matches!(found, Found::NotThisTurn)) {
+            true => now.monotonic,
+            false => now.monotonic.after(wait),
+        };
+        self.park(slot, fetch, &found, min_bytes, deadline);
+    }
+
+    fn open_session(
+        &mut self,
+        now: Monotonic,
+        follower: Option<NodeId>,
+        body: FetchRequest,
+    ) -> Result<OpenedSession<PartName>, SessionError> {
+        let mut fetch = SessionFetch {
+            id: body.session_id,
+            epoch: body.session_epoch,
+            parts: Vec::new(),
+            forgotten: Vec::new(),
+        };
+        for topic in body.topics {
+            for part in topic.partitions {
+                let name =
+                    PartName { topic: topic.topic.clone(), id: topic.topic_id, partition: part.partition };
+                let request = PartRequest {
+                    current_epoch: LeaderEpoch::new(part.current_leader_epoch),
+                    offset: Offset::new(part.fetch_offset).unwrap_or(Offset::MAX),
+                    last_fetched_epoch: LeaderEpoch::new(part.last_fetched_epoch),
+                    log_start: Offset::new(part.log_start_offset),
+                    bytes_max: usize::try_from(part.partition_max_bytes).unwrap_or(0),
+                };
+                fetch.parts.push((name, request));
+            }
+        }
+        for topic in body.forgotten_topics_data {
+            for partition in topic.partitions {
+                fetch.forgotten.push(PartName { topic: topic.topic.clone(), id: topic.topic_id, partition });
+            }
+        }
+        self.requests.sessions.open(now, follower, fetch, &mut self.requests.chance)
+    }
+
+    fn refuse_session(&mut self, slot: Slot, header: &RequestHeader, error: SessionError) {
+        let error_code = match error {
+            SessionError::InvalidEpoch { .. } => ErrorCode::InvalidFetchSessionEpoch,
+            SessionError::TooManyParts { .. } => ErrorCode::InvalidRequest,
+            _ => ErrorCode::FetchSessionIdNotFound,
+        };
+        self.reply(slot, header, &FetchResponse { error_code, ..Default::default() }.into());
+    }
+
+    fn part(&self, name: PartName, request: &PartRequest, fetcher: Fetcher) -> Part {
+        let claim = FetchClaim {
+            fetcher,
+            current_epoch: request.current_epoch,
+            offset: request.offset,
+            last_fetched_epoch: request.last_fetched_epoch,
+            log_start: request.log_start,
+        };
+        let key = self.find(&name.topic, name.id, name.partition);
+        Part { name, key, claim, bytes_max: request.bytes_max, cold: None }
+    }
+
+    /// A follower's offsets are what it has: its leader's machines are told once for each Fetch, before anything is read.
+    fn note_follower(&mut self, now: Now, fetch: &OpenFetch) {
+        if fetch.fetcher == Fetcher::Consumer {
+            return;
+        }
+        for part in &fetch.parts {
+            let Ok(key) = part.key else { continue };
+            let Some(replica) = self.replicas.get(&key) else { continue };
+            let verdict = replica.look(|machine, facts| machine.judge_fetch(&part.claim, facts));
+            if matches!(verdict, Ok(FetchVerdict::Read { .. })) {
+                self.step(now, key, Input::FollowerFetched(part.claim));
+            }
+        }
+        self.settle(now);
+    }
+
+    fn read_parts(&mut self, fetch: &mut OpenFetch) -> Vec<Found> {
+        let mut left = fetch.bytes_max;
+        let mut found = Vec::with_capacity(fetch.parts.len());
+        let mut any = false;
+        for part in &mut fetch.parts {
+            let bytes_max = left.min(part.bytes_max);
+            let this = self.read_part(part, fetch.fetcher, bytes_max, !any);
+            left = left.saturating_sub(this.bytes());
+            any |= this.bytes() > 0;
+            found.push(this);
+        }
+        found
+    }
+
+    /// Reads one part. The first batch of the first part that has any comes whole, however large, so that a reader always gets on.
+    fn read_part(&mut self, part: &mut Part, fetcher: Fetcher, bytes_max: usize, first: bool) -> Found {
+        let replica = match part.key.map(|key| self.replicas.get(&key)) {
+            Ok(Some(replica)) => replica,
+            Ok(None) => return Found::Error(ErrorCode::NotLeaderOrFollower),
+            Err(error) => return Found::Error(error),
+        };
+        let claim = &part.claim;
+        let ceiling = match replica.look(|machine, facts| machine.judge_fetch(claim, facts)) {
+            Ok(FetchVerdict::Read { ceiling }) => ceiling,
+            Ok(FetchVerdict::Diverging { epoch, end }) => return Found::Diverging { epoch, end },
+            Err(refusal) => return Found::Error(errors::of_fetch(refusal, claim.current_epoch.is_some())),
+        };
+        if let Some(cold) = part.cold.take() {
+            return cold.map_or_else(Found::Error, Found::Records);
+        }
+        if claim.offset >= ceiling {
+            return Found::Nothing { ceiling };
+        }
+        let catching_up = matches!(fetcher, Fetcher::Follower { node, .. } if !replica.machine.isr().contains(&node));
+        if catching_up && self.requests.catch_up_bytes_left == 0 {
+            return Found::NotThisTurn;
+        }
+        let found = match replica.log.read(claim.offset, ceiling, bytes_max, first) {
+            Ok(Read::Records(records)) => Found::Records(records),
+            Ok(Read::Empty) => Found::Nothing { ceiling },
+            Ok(Read::Cold(cold)) => Found::Cold(cold),
+            Err(error) => Found::Error(errors::of_read(&error)),
+        };
+        if catching_up {
+            let left = &mut self.requests.catch_up_bytes_left;
+            *left = left.saturating_sub(found.bytes());
+        }
+        found
+    }
+
+    fn park(
+        &mut self,
+        slot: Slot,
+        fetch: OpenFetch,
+        found: &[Found],
+        min_bytes: usize,
+        deadline: Monotonic,
+    ) {
+        let ceiling = match fetch.fetcher {
+            Fetcher::Follower { .. } => Ceiling::Written,
+            Fetcher::Consumer => Ceiling::HighWatermark,
+        };
+        let mut parts = Vec::with_capacity(fetch.parts.len());
+        for (index, (part, found)) in fetch.parts.iter().zip(found).enumerate() {
+            if let Found::Cold(cold) = found {
+                self.read_cold(*cold, slot, index);
+            }
+            if let Ok(partition) = part.key {
+                // What has records already is woken by what comes behind them.
+                let from = match found {
+                    Found::Records(records) => records.end,
+                    Found::Cold(cold) => cold.ceiling,
+                    Found::Error(_) | Found::Diverging { .. } | Found::Nothing { .. } | Found::NotThisTurn => {
+                        part.claim.offset
+                    }
+                };
+                parts.push(FetchPart { partition, ceiling, from, bytes: found.bytes() });
+            }
+        }
+        let parked = self.requests.fetches.park(ParkedFetch { slot, min_bytes, deadline, parts });
+        if parked.is_err() {
+            let nothing = found.iter().map(|_| Found::Nothing { ceiling: Offset::ZERO }).collect();
+            return self.send_fetch(slot, fetch, nothing);
+        }
+        self.requests.open_fetches.insert(slot, fetch);
+    }
+
+    fn read_cold(&mut self, cold: ColdRead, slot: Slot, part: usize) {
+        let waiting = self.requests.cold_reads.waiting.entry(cold).or_default();
+        if waiting.is_empty() {
+            self.out.push(Out::Job(Job::ColdRead(cold)));
+        }
+        waiting.push((slot, part));
+    }
+
+    pub(super) fn on_cold_read(&mut self, now: Now, asked: ColdRead, result: Result<Read, ReadError>) {
+        let result = match result {
+            Ok(Read::Records(records)) => Some(Ok(records)),
+            Ok(Read::Empty | Read::Cold(_)) => None,
+            Err(error) => Some(Err(errors::of_read(&error))),
+        };
+        for (slot, part) in self.requests.cold_reads.waiting.remove(&asked).unwrap_or_default() {
+            let Some(fetch) = self.requests.open_fetches.get_mut(&slot) else { continue };
+            if let Some(part) = fetch.parts.get_mut(part) {
+                part.cold.clone_from(&result);
+            }
+            self.answer_fetch(now, slot);
+        }
+    }
+
+    /// How many bytes a parked part has by now.
+    pub(super) fn measure(&mut self, _now: Now, slot: Slot, partition: ReplicaKey) {
+        let Some(mut fetch) = self.requests.open_fetches.remove(&slot) else { return };
+        let (fetcher, bytes_max) = (fetch.fetcher, fetch.bytes_max);
+        let part = fetch.parts.iter_mut().find(|part| part.key == Ok(partition));
+        let bytes = part.map_or(0, |part| {
+            let bytes_max = bytes_max.min(part.bytes_max);
+            match self.read_part(part, fetcher, bytes_max, true) {
+                Found::Records(records) => records.size,
+                // An error is an answer, and so is what only the device has.
+                Found::Error(_) | Found::Diverging { .. } | Found::Cold(_) => usize::MAX,
+                Found::Nothing { .. } | Found::NotThisTurn => 0,
+            }
+        });
+        self.requests.open_fetches.insert(slot, fetch);
+        self.requests.fetches.gathered(slot, &partition, bytes);
+    }
+
+    /// Answers with what there is; what the device has is waited for, if there is nothing else.
+    pub(super) fn answer_fetch(&mut self, now: Now, slot: Slot) {
+        let Some(mut fetch) = self.requests.open_fetches.remove(&slot) else { return };
+        let found = self.read_parts(&mut fetch);
+        let nothing_else = found.iter().all(|found| found.bytes() == 0 && !found.is_urgent());
+        if nothing_else && found.iter().any(|found| matches!(found, Found::Cold(_))) {
+            let deadline = now.monotonic.after(self.config.peer_timeout);
+            return self.park(slot, fetch, &found, 1, deadline);
+        }
+        self.send_fetch(slot, fetch, found);
+    }
+
+    fn send_fetch(&mut self, slot: Slot, fetch: OpenFetch, found: Vec<Found>) {
+        let mut topics: Vec<FetchableTopicResponse> = Vec::new();
+        for (part, found) in fetch.parts.into_iter().zip(found) {
+            let data = self.partition_data(&part, found);
+            let news = !data.error_code.is_none()
+                || data.records.as_ref().is_some_and(|records| !records.is_empty())
+                || data.diverging_epoch != EpochEndOffset::default();
+            let answer = PartAnswer {
+                high_watermark: Offset::new(data.high_watermark),
+                log_start: Offset::new(data.log_start_offset),
+                news,
+            };
+            let must_say = self.requests.sessions.must_say(fetch.session, &part.name, answer);
+            if fetch.answering == Answering::Incremental && !must_say {
+                continue;
+            }
+            match topics.last_mut() {
+                Some(topic) if topic.topic == part.name.topic && topic.topic_id == part.name.id => {
+                    topic.partitions.push(data);
+                }
+                Some(_) | None => topics.push(FetchableTopicResponse {
+                    topic: part.name.topic,
+                    topic_id: part.name.id,
+                    partitions: vec![data],
+                }),
+            }
+        }
+        let response = FetchResponse { session_id: fetch.session, responses: topics, ..Default::default() };
+        self.reply(slot, &fetch.header, &response.into());
+    }
+
+    fn partition_data(&self, part: &Part, found: Found) -> PartitionData {
+        let mut data = PartitionData { partition_index: part.name.partition, ..Default::default() };
+        (data.high_watermark, data.records) = (-1, Some(crate::wire::Records::default()));
+        let replica = part.key.ok().and_then(|key| self.replicas.get(&key));
+        if let (Some(replica), false) = (replica, matches!(found, Found::Error(_))) {
+            data.high_watermark = replica.machine.high_watermark().value();
+            // There are no open transactions here: everything committed is stable.
+            data.last_stable_offset = data.high_watermark;
+            data.log_start_offset = replica.log.start().value();
+        }
+        match found {
+            Found::Error(error) => {
+                data.error_code = error;
+                data.current_leader = self.leader_hint(error, part.key.ok());
+            }
+            Found::Diverging { epoch, end } => {
+                data.diverging_epoch = EpochEndOffset { epoch: epoch.value(), end_offset: end.value() };
+            }
+            Found::Records(records) => data.records = Some(records.parts.into()),
+            Found::Nothing { .. } | Found::Cold(_) | Found::NotThisTurn => {}
+        }
+        data
+    }
+}
+
+/// Who asks: since version 15 a follower names its session with itself.
+fn fetcher(body: &FetchRequest) -> Fetcher {
+    let state = &body.replica_state;
+    match (NodeId::new(state.replica_id), NodeId::new(body.replica_id)) {
+        (Some(node), _) => Fetcher::Follower { node, session: BrokerEpoch::new(state.replica_epoch) },
+        (None, Some(node)) => Fetcher::Follower { node, session: None },
+        (None, None) => Fetcher::Consumer,
+    }
+}
+

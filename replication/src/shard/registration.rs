@@ -1,0 +1,200 @@
+//! What a broker tells the controller of itself, and the calls to it on behalf of replicas and of the host.
+
+use std::collections::BTreeMap;
+
+use highwater_engine::log::Log;
+use highwater_engine::store::{LogReport, Machine, OpenReport, Stop, Store};
+use highwater_engine::units::{Now, Offset, TopicPartition};
+
+use super::event::{AskId, ControllerCallId, News, Out};
+use super::link::Heard;
+use super::{HIGH_WATERMARKS, ReplicaKey, Shard};
+use crate::controller::{
+    Condition, ControllerReply, ControllerRequest, LastStop, Registration, ReplicaFacts, ReplicaReport,
+    ReportedReplica,
+};
+use crate::ids::BrokerEpoch;
+use crate::partition::{Input, IsrAnswer, IsrProposal};
+
+/// The field of the clean-shutdown mark that names the session that ended; Kafka's own.
+pub(super) const MARK_SESSION: &str = "brokerEpoch";
+
+fn facts(log: &Log, report: Option<&LogReport>, known_committed: Option<Offset>) -> ReplicaFacts {
+    let condition = match report {
+        Some(report) if report.damaged || report.hole => Condition::Damaged,
+        Some(report) if report.differs_from_mark => Condition::DiffersFromMark,
+        Some(_) | None => Condition::Fits,
+    };
+    log.with_facts(|facts| ReplicaFacts {
+        partition: log.name().clone(),
+        topic_id: log.topic_id(),
+        last_epoch: facts.epochs.latest().map(|entry| entry.epoch),
+        end: facts.written,
+        known_committed,
+        recovery_point: report.map_or(Some(facts.recovery_point), |report| report.recovery_point),
+        condition,
+    })
+}
+
+/// On whose behalf the controller was called.
+#[derive(Debug)]
+pub(super) enum OnBehalf {
+    /// A replica that wants another ISR.
+    Isr {
+        key: ReplicaKey,
+        proposal: IsrProposal,
+    },
+    /// The host.
+    Host(AskId),
+    /// This broker, which is about to stop.
+    Stop,
+    /// Nobody waits for the answer.
+    Nobody,
+}
+
+/// What was found when the data directory was opened, for as long as it has to be told.
+#[derive(Debug)]
+pub(super) struct Known {
+    last_stop: LastStop,
+    cluster_id: Option<String>,
+    directory: Option<String>,
+    /// By name, because logs that no topic owns are told as well.
+    high_watermarks: BTreeMap<TopicPartition, Offset>,
+    reports: BTreeMap<TopicPartition, LogReport>,
+    /// Whether the view was had as a whole since the session began.
+    view_is_fresh: bool,
+}
+
+impl Known {
+    pub(super) fn at_opening(store: &Store, report: &OpenReport) -> Self {
+        let identity = store.identity();
+        let reports = report.logs.iter().map(|log| (log.name.clone(), log.clone())).collect();
+        Self {
+            last_stop: last_stop(report),
+            cluster_id: identity.cluster_id.clone(),
+            directory: identity.directory_id.clone(),
+            high_watermarks: store.read_offset_checkpoint(HIGH_WATERMARKS).unwrap_or_default(),
+            reports,
+            view_is_fresh: false,
+        }
+    }
+
+    pub(super) const fn last_stop(&self) -> LastStop {
+        self.last_stop
+    }
+
+    /// The last high watermark that was written down for a log; `None`: unknown.
+    pub(super) fn high_watermark(&self, name: &TopicPartition) -> Option<Offset> {
+        self.high_watermarks.get(name).copied()
+    }
+
+    /// A log that is new, or empty again, has nothing to be known of.
+    pub(super) fn forget(&mut self, name: &TopicPartition) {
+        self.high_watermarks.remove(name);
+        self.reports.remove(name);
+    }
+}
+
+fn last_stop(report: &OpenReport) -> LastStop {
+    match (report.stop, report.machine) {
+        (Stop::FirstUse, _) => LastStop::Never,
+        (Stop::Clean, _) => {
+            let session = report.mark_extra.get(MARK_SESSION).and_then(serde_json::Value::as_i64);
+            LastStop::Clean { session: session.and_then(BrokerEpoch::new) }
+        }
+        (Stop::Unclean, Machine::Same) => LastStop::Killed,
+        (Stop::Unclean, Machine::OtherOrUnknown) => LastStop::MachineCrash,
+    }
+}
+
+impl Shard {
+    pub(super) fn talk_to_controller(&mut self, now: Now) {
+        let since = self.view.since().filter(|_| self.known.view_is_fresh);
+        let (config, store, known, replicas, by_name) =
+            (&self.config, &self.store, &self.known, &self.replicas, &self.by_name);
+        self.link.turn(now.monotonic, since, |last_stop| Registration {
+            node: config.node,
+            cluster_id: known.cluster_id.clone(),
+            directory: known.directory.clone(),
+            host: config.host.clone(),
+            port: config.port,
+            process: config.process,
+            last_stop,
+            replicas: store
+                .logs()
+                .iter()
+                .map(|log| {
+                    let replica = by_name.get(log.name()).and_then(|key| replicas.get(key));
+                    let committed = replica.map_or_else(
+                        || known.high_watermark(log.name()),
+                        |replica| replica.machine.known_committed(),
+                    );
+                    facts(log, known.reports.get(log.name()), committed)
+                })
+                .collect(),
+        });
+        let calls = self.link.take_calls();
+        self.out.extend(calls.into_iter().map(|(call, request)| Out::Controller { call, request }));
+    }
+
+    pub(super) fn on_ask(&mut self, ask: AskId, request: ControllerRequest) {
+        if self.link.ask(request, OnBehalf::Host(ask)).is_err() {
+            self.out.push(Out::Answer { ask, reply: None });
+        }
+    }
+
+    pub(super) fn on_controller_answered(
+        &mut self,
+        now: Now,
+        call: ControllerCallId,
+        reply: Option<ControllerReply>,
+    ) {
+        match self.link.answered(now.monotonic, call, reply) {
+            Heard::Began(begun) => {
+                self.known.cluster_id = Some(begun.cluster_id.clone());
+                self.store.bind_cluster(&begun.cluster_id);
+                self.known.view_is_fresh = false;
+                self.due.session_began();
+                self.out.push(Out::News(News::SessionBegan));
+            }
+            Heard::Ended => self.out.push(Out::News(News::SessionEnded)),
+            Heard::Refused(refusal) => self.out.push(Out::News(News::RegistrationRefused(refusal))),
+            Heard::View(reply) => self.on_view(now, reply),
+            Heard::Answer(on_behalf, reply) => self.on_answer(now, on_behalf, reply),
+            Heard::Nothing => {}
+        }
+    }
+
+    fn on_answer(&mut self, now: Now, on_behalf: OnBehalf, reply: Option<ControllerReply>) {
+        match on_behalf {
+            OnBehalf::Isr { key, proposal } => {
+                let answer = match reply {
+                    Some(ControllerReply::Isr(answer)) => answer.to_machine(),
+                    _ => IsrAnswer::Unanswered,
+                };
+                self.step(now, key, Input::IsrAnswered { proposal, answer });
+            }
+            OnBehalf::Host(ask) => self.out.push(Out::Answer { ask, reply }),
+            OnBehalf::Stop => self.on_stop_answered(now, reply.as_ref()),
+            OnBehalf::Nobody => {}
+        }
+    }
+
+    /// Says what replicas hold whose partitions nobody leads, so that the best of them can be found.
+    pub(super) fn report_replicas(&mut self) {
+        for (partition, leader_epoch) in self.view.reports_wanted() {
+            let Some(replica) = self.replica(&partition) else { continue };
+            if replica.machine.leader_epoch() != Some(leader_epoch) {
+                continue;
+            }
+            let report = replica.look(|machine, facts| ReplicaReport {
+                last_epoch: facts.epochs.latest().map(|entry| entry.epoch),
+                end: facts.written,
+                known_committed: machine.known_committed(),
+            });
+            let report = ControllerRequest::Report(ReportedReplica { partition, leader_epoch, report });
+            // Without a session the next registration says the same.
+            let _ = self.link.ask(report, OnBehalf::Nobody);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Which replicas this node has: the controller's word turned into logs and machines.
+
+use highwater_engine::log::{Cleanup, LogConfig, TimestampSource};
+use highwater_engine::store::Job;
+use highwater_engine::units::{Now, TopicId, TopicPartition};
+
+use super::event::{News, Out};
+use super::replica::Replica;
+use super::{ReplicaKey, Shard};
+use crate::controller::{ControllerReply, ViewChange};
+use crate::partition::{Assignment, Input, Partition};
+
+impl Shard {
+    pub(super) fn on_view(&mut self, now: Now, reply: ControllerReply) {
+        let change = match reply {
+            ControllerReply::Whole(state) => {
+                self.known.view_is_fresh();
+                self.view.apply_whole(*state)
+            }
+            ControllerReply::Changes { from, changes } => match self.view.apply_changes(from, &changes) {
+                Ok(change) => change,
+                // The next poll asks for the whole.
+                Err(_) => return self.known.view_is_stale(),
+            },
+            _ => return,
+        };
+        self.take_over(now, change);
+        self.settle(now);
+        self.report_replicas();
+    }
+
+    fn take_over(&mut self, now: Now, change: ViewChange) {
+        for (name, id) in change.removed {
+            self.remove_replica(&name, id);
+        }
+        for (name, assignment) in change.assigned {
+            if let Some(key) = self.replica_for(now, &name, &assignment) {
+                self.step(now, key, Input::Assigned(assignment));
+            }
+        }
+    }
+
+    /// The replica of an assignment; its log is opened or made if this node has none yet.
+    fn replica_for(&mut self, now: Now, name: &TopicPartition, assignment: &Assignment) -> Option<ReplicaKey> {
+        if let Some(key) = self.by_name.get(name) {
+            return Some(*key);
+        }
+        let id = assignment.topic_id;
+        let mut log = self.store.log(name);
+        if let Some(other) = log.as_ref().filter(|log| log.topic_id().is_some_and(|found| found != id)) {
+            // A topic of this name was deleted and made again while this node was away (S55).
+            self.out.push(Out::News(News::Stray { name: name.clone() }));
+            self.known.forget(name);
+            if let Err(error) = self.store.set_aside(other) {
+                self.out.push(Out::News(News::LogFailed { name: name.clone(), why: error.to_string() }));
+                return None;
+            }
+            log = None;
+        }
+        let config = self.log_config(name.topic());
+        let log = match log {
+            Some(log) => {
+                log.set_config(config);
+                log
+            }
+            None => match self.store.create_log(name, Some(id), config, now) {
+                Ok(log) => log,
+                Err(error) => {
+                    self.out.push(Out::News(News::LogFailed { name: name.clone(), why: error.to_string() }));
+                    return None;
+                }
+            },
+        };
+        let known = self.known.high_watermark(name);
+        let machine =
+            Partition::new(self.config.node, name.clone(), id, self.config.partition, self.rules, known);
+        Some(self.add_replica(name, id, Replica::new(id, log, machine)))
+    }
+
+    fn add_replica(&mut self, name: &TopicPartition, id: TopicId, replica: Replica) -> ReplicaKey {
+        let key = ReplicaKey(self.next_key);
+        self.next_key += 1;
+        self.by_name.insert(name.clone(), key);
+        self.by_id.insert((id, name.partition()), key);
+        self.by_log.insert(replica.log.id(), key);
+        self.replicas.insert(key, replica);
+        key
+    }
+
+    /// The topic was deleted: so are its logs.
+    fn remove_replica(&mut self, name: &TopicPartition, id: TopicId) {
+        let Some(key) = self.by_name.get(name).copied() else { return };
+        if self.replicas.get(&key).is_none_or(|replica| replica.topic_id != id) {
+            return;
+        }
+        if let Some(log) = self.take_offline(key) {
+            self.known.forget(name);
+            self.out.push(Out::Job(Job::DeleteLog { log }));
+        }
+    }
+
+    /// Forgets a replica; what waits at it is looked at again and finds nothing.
+    pub(super) fn take_offline(&mut self, key: ReplicaKey) -> Option<highwater_engine::log::LogId> {
+        self.stop_fetching(key);
+        self.requests.fetches.changed(&key);
+        let replica = self.replicas.remove(&key)?;
+        if let Some(at) = replica.timer {
+            self.timers.remove(&(at, key));
+        }
+        self.by_name.remove(&replica.name);
+        self.by_id.remove(&(replica.topic_id, replica.name.partition()));
+        self.by_log.remove(&replica.log.id());
+        Some(replica.log.id())
+    }
+
+    /// The broker's settings, as far as the topic does not say otherwise.
+    fn log_config(&self, topic: &str) -> LogConfig {
+        let mut config = self.config.log.clone();
+        let Some(topic) = self.view.state().topics.get(topic) else { return config };
+        let ms = |value: &str| value.parse().ok().map(std::time::Duration::from_millis);
+        for (key, value) in &topic.configs {
+            match key.as_str() {
+                "segment.bytes" => set(&mut config.segment_bytes_max, value.parse().ok()),
+                "segment.ms" => set(&mut config.segment_age_max, ms(value)),
+                "segment.jitter.ms" => set(&mut config.segment_jitter_max, ms(value)),
+                "segment.index.bytes" => set(&mut config.index_bytes_max, value.parse().ok()),
+                "index.interval.bytes" => set(&mut config.index_interval_bytes, value.parse().ok()),
+                // -1 is no bound: it does not parse as an unsigned number.
+                "retention.bytes" => config.retention_bytes = value.parse().ok(),
+                "retention.ms" => config.retention_age = ms(value),
+                "message.timestamp.type" if value == "LogAppendTime" => {
+                    config.timestamps = TimestampSource::Append;
+                }
+                "message.timestamp.type" => config.timestamps = TimestampSource::Create,
+                "cleanup.policy" => config.cleanup = cleanup(value),
+                _ => {}
+            }
+        }
+        config
+    }
+}
+
+fn set<T>(field: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *field = value;
+    }
+}
+
+fn cleanup(value: &str) -> Cleanup {
+    match (value.contains("compact"), value.contains("delete")) {
+        (true, true) => Cleanup::CompactAndDelete,
+        (true, false) => Cleanup::Compact,
+        (false, _) => Cleanup::Delete,
+    }
+}
