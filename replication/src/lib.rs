@@ -6,6 +6,7 @@
 pub mod controller;
 pub mod ids;
 pub mod partition;
+pub mod pending;
 mod rules;
 pub mod wire;
 
