@@ -1,4 +1,5 @@
-//! What a shard is told and what it gives out. Frames are whole, without their four length bytes.
+//! What a shard is told and what it gives out. Frames that come in are without their four length bytes; those that
+//! go out have them.
 
 use bytes::Bytes;
 use highwater_engine::store::{Job, JobDone, StoreFailure};
@@ -88,7 +89,7 @@ pub enum Out {
     Frame {
         /// Which request is answered.
         slot: Slot,
-        /// The response with its header; empty if there is none (acks=0).
+        /// The response with its header and its length, to be written one behind the other; empty if there is none (acks=0).
         parts: Vec<Bytes>,
     },
     /// Close a connection: what it sent cannot be answered otherwise.
@@ -102,8 +103,8 @@ pub enum Out {
     PeerFrame {
         /// Which lane.
         lane: Lane,
-        /// The request with its header.
-        frame: Bytes,
+        /// The request with its header and its length, as parts to be written one behind the other.
+        parts: Vec<Bytes>,
     },
     /// The lane is not needed any more.
     PeerClose {

@@ -40,7 +40,6 @@ pub use config::ShardConfig;
 pub use event::{
     AskId, CloseReason, ControllerCallId, Event, Lane, LaneKind, News, Out,
 };
-pub use status::ReplicaStatus;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 

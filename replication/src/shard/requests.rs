@@ -85,7 +85,7 @@ impl Shard {
     }
 
     pub(super) fn reply(&mut self, slot: Slot, header: &RequestHeader, response: &Response) {
-        match wire::encode_response(header, response) {
+        match wire::encode_response(header.version, header.correlation_id, response) {
             Ok(parts) => self.out.push(Out::Frame { slot, parts }),
             Err(error) => self.close(slot.connection, CloseReason::Unreadable { why: error.to_string() }),
         }
