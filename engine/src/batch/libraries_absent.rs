@@ -33,3 +33,30 @@ impl Read for Stream<'_> {
         self.0.read(buffer)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{NOW, batch, header, produced};
+    use super::super::{
+        BatchLimits, BatchView, BuildError, CodecError, DecompressLimits, ProducedBatch, RecordDamage,
+    };
+    use super::*;
+    use crate::batch::BatchBuilder;
+
+    #[test]
+    fn plain_batches_are_read_and_compressed_ones_checked_by_header() {
+        let check = |bytes| ProducedBatch::check(bytes, &BatchLimits::default(), NOW);
+        assert!(check(produced(Compression::None, 3)).is_ok());
+        let compression = Compression::Zstd;
+        let bytes = batch(header(compression, 1), b"a stream that cannot be read");
+        let mut scratch = Vec::new();
+        let read =
+            BatchView::parse(&bytes).unwrap().records(&DecompressLimits::default(), &mut scratch).map(drop);
+        let not_built = CodecError::NotBuilt { compression };
+        assert_eq!(read, Err(RecordDamage::Codec(not_built)));
+        assert!(check(bytes.into()).is_ok());
+        let mut builder = BatchBuilder::new(compression);
+        builder.push(None, None, None, &[]).unwrap();
+        assert_eq!(builder.finish(), Err(BuildError::Codec(not_built)));
+    }
+}
