@@ -8,7 +8,7 @@ use super::state::{Broker, BrokerStatus, ClusterState, FORMAT_VERSION, Partition
 
 /// One change. It says what is from now on, not what was done, so that applying it needs no rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "change", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Change {
     /// The first change of every cluster.
     ClusterCreated {
@@ -89,6 +89,12 @@ pub enum StateError {
     },
 }
 
+/// What every format says of itself.
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
 impl Change {
     /// The change as one record's value.
     pub fn encode(&self) -> Bytes {
@@ -97,14 +103,18 @@ impl Change {
 
     /// Reads a record's value; `version` is the number of changes before it.
     pub fn decode(bytes: &[u8], version: u64) -> Result<Self, StateError> {
-        let change = serde_json::from_slice(bytes)
-            .map_err(|error| StateError::Unreadable { version, why: error.to_string() })?;
-        if let Self::ClusterCreated { format, .. } = change
+        #[derive(Deserialize)]
+        struct Created {
+            cluster_created: Format,
+        }
+        // The format first: a newer one may have fields that this program does not know.
+        if let Ok(Created { cluster_created: Format { format } }) = serde_json::from_slice(bytes)
             && format > FORMAT_VERSION
         {
             return Err(StateError::NewerFormat { found: format });
         }
-        Ok(change)
+        serde_json::from_slice(bytes)
+            .map_err(|error| StateError::Unreadable { version, why: error.to_string() })
     }
 }
 
@@ -167,13 +177,8 @@ impl ClusterState {
 
     /// Reads a snapshot.
     pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
-        #[derive(Deserialize)]
-        struct Format {
-            format: u32,
-        }
         let unreadable =
             |error: serde_json::Error| StateError::Unreadable { version: 0, why: error.to_string() };
-        // The format first: a newer one may have fields that this program does not know.
         let Format { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
         if format > FORMAT_VERSION {
             return Err(StateError::NewerFormat { found: format });

@@ -128,7 +128,11 @@ impl Controller {
         match request {
             ControllerRequest::Register(registration) => self.register(id, &registration),
             ControllerRequest::Heartbeat => self.reply_to_broker(id, sender, |_, _| ControllerReply::Heard),
-            ControllerRequest::Poll { since, wait_ms } => self.poll(id, sender, since, wait_ms),
+            ControllerRequest::Poll { since, wait_ms } => match sender {
+                // The state holds every broker's session, which is nobody else's business.
+                Some(sender) => self.poll(id, sender.node, since, wait_ms),
+                None => self.reply(id, ControllerReply::SessionFenced),
+            },
             ControllerRequest::AlterIsr(proposal) => {
                 self.reply_to_broker(id, sender, |machine, sender| machine.alter_isr(sender, proposal));
             }

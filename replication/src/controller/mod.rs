@@ -19,6 +19,21 @@ mod state;
 mod topics;
 mod view;
 
+#[cfg(test)]
+mod election_test;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod isr_test;
+#[cfg(test)]
+mod sessions_test;
+#[cfg(test)]
+mod state_test;
+#[cfg(test)]
+mod topics_test;
+#[cfg(test)]
+mod view_test;
+
 pub use change::{Change, StateError};
 pub use event::{ControllerEvent, FenceReason, LeaderReason};
 pub use input::{CallId, ControllerConfig, Effect, Input};

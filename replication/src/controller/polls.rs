@@ -6,24 +6,24 @@ use highwater_engine::units::{Monotonic, NodeId};
 
 use super::input::CallId;
 use super::machine::Controller;
-use super::protocol::{ControllerReply, POLL_WAIT_MS_MAX, Sender};
+use super::protocol::{ControllerReply, POLL_WAIT_MS_MAX};
 
 /// A poll that is held back until there is news.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldPoll {
     pub(super) id: CallId,
-    pub(super) node: Option<NodeId>,
+    pub(super) node: NodeId,
     pub(super) since: u64,
     pub(super) deadline: Monotonic,
 }
 
 impl Controller {
-    pub(super) fn poll(&mut self, id: CallId, sender: Option<Sender>, since: Option<u64>, wait_ms: u64) {
+    pub(super) fn poll(&mut self, id: CallId, node: NodeId, since: Option<u64>, wait_ms: u64) {
         let wait = Duration::from_millis(wait_ms.min(POLL_WAIT_MS_MAX));
         match since {
             Some(since) if since == self.state.version && self.polls.len() < self.config.waiting_max => {
                 let deadline = self.now.monotonic.after(wait);
-                self.polls.push(HeldPoll { id, node: sender.map(|sender| sender.node), since, deadline });
+                self.polls.push(HeldPoll { id, node, since, deadline });
             }
             since => {
                 let reply = self.changes_since(since);
@@ -59,7 +59,7 @@ impl Controller {
     /// Tells a broker's polls that its session is over.
     pub(super) fn drop_polls_of(&mut self, node: NodeId) {
         let (dropped, held): (Vec<HeldPoll>, Vec<HeldPoll>) =
-            self.polls.iter().partition(|poll| poll.node == Some(node));
+            self.polls.iter().partition(|poll| poll.node == node);
         self.polls = held;
         for poll in dropped {
             self.reply(poll.id, ControllerReply::SessionFenced);

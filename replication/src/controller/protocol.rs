@@ -37,7 +37,7 @@ pub enum ControllerRequest {
     Register(Registration),
     /// A broker is there. Any other request of its session says so too. Answer: [`ControllerReply::Heard`].
     Heartbeat,
-    /// The changes since a version; held back until there is one or the time is over.
+    /// The changes since a version; held back until there is one or the time is over. For brokers with a session only.
     /// Answer: [`ControllerReply::Changes`] or [`ControllerReply::Whole`].
     Poll {
         /// The version that the sender has; `None` asks for the whole.

@@ -230,13 +230,13 @@ impl Controller {
         ControllerReply::Heard
     }
 
-    /// If this machine itself was not stepped when it was due, then nobody was silent: it was deaf.
+    /// If this machine itself was not stepped when it was due, then nobody was silent: it was deaf. Everybody has his time again.
     pub(super) fn forgive_own_absence(&mut self) {
         let Some(due) = self.next_deadline() else { return };
         let late = self.now.monotonic.since(due);
         if late > self.config.session_timeout / 4 {
             for heard in self.heard.values_mut() {
-                *heard = heard.after(late);
+                *heard = self.now.monotonic;
             }
         }
     }
