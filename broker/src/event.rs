@@ -90,8 +90,8 @@ pub enum Event {
         partition: i32,
         /// The first offset that is gone.
         from: i64,
-        /// The first behind what is gone.
-        to: i64,
+        /// The first behind what is gone, if anybody knows.
+        to: Option<i64>,
     },
     /// The controller no longer counts on a broker.
     Fenced {
@@ -228,7 +228,8 @@ impl fmt::Display for Event {
                 write!(f, "{topic}-{partition}: broker {broker} cut its log from {from} to {to}: {reason}")
             }
             Self::Lost { topic, partition, from, to } => {
-                write!(f, "{topic}-{partition}: LOST: the committed records from {from} up to {to} are gone")
+                let to = to.map_or_else(String::new, |to| format!(" up to {to}"));
+                write!(f, "{topic}-{partition}: LOST: the committed records from {from} on{to} are gone")
             }
             Self::Fenced { broker, reason } => write!(f, "broker {broker} is fenced: {reason}"),
             Self::Registered { broker } => write!(f, "broker {broker} is part of the cluster"),

@@ -1,0 +1,13 @@
+//! Asking a cluster, as the operator's commands do: Kafka's messages where Kafka has them, and one private message where it has none.
+//!
+//! Blocks; nothing of a broker's own work goes through here.
+
+mod client;
+mod message;
+mod status;
+mod topics;
+
+pub use client::{AskError, Connection, any, elect};
+pub use message::{PartitionMarks, ToolReply, ToolRequest};
+pub use status::{BrokerLine, ClusterStatus, OutOfSyncLine, PartitionLine, gather};
+pub use topics::{NewTopic, TopicLine, create_topic, delete_topic, list_topics, parse_assignment};
