@@ -16,6 +16,8 @@ mod lock;
 #[cfg(test)]
 mod lock_test;
 mod posix;
+#[cfg(test)]
+mod posix_test;
 #[cfg(all(target_os = "linux", feature = "uring"))]
 #[expect(unsafe_code, reason = "the kernel uses buffers that it does not borrow")]
 mod ring;
@@ -48,7 +50,8 @@ pub type File = Arc<dyn DiskFile>;
 ///
 /// Calls block the caller; they are for opening, jobs and shutdown. What a log does all the time goes through a [`Queue`].
 pub trait Disk: Send + Sync + Debug {
-    /// Opens a file. With [`Open::Create`] a missing file is made, empty, mode 0600.
+    /// Opens a file. With [`Open::Create`] a missing file is made, empty, mode 0600. The lock file of a directory that this
+    /// process holds is refused: it is read through its guard ([`Disk::lock`]), since closing it would give the lock away.
     ///
     /// Power loss: a new name is certain only after [`Disk::sync_directory`] of its directory.
     fn open(&self, path: &Path, how: Open) -> io::Result<File>;
@@ -116,7 +119,8 @@ pub trait DiskFile: Any + Send + Sync + Debug {
     /// not. An error is final: what was written since the last good sync may be lost, and a second call proves nothing.
     fn sync(&self) -> io::Result<()>;
 
-    /// Sets the size: shorter cuts, longer adds zeros. Not certain before a sync.
+    /// Sets the size: shorter cuts, longer adds zeros. Room that was reserved behind it is given back. Not certain before a sync:
+    /// after a power loss the file may have any size between those it has had, and what was cut may be there again.
     fn set_size(&self, size: u64) -> io::Result<()>;
 
     /// Reserves room up to `end` without changing the size (`fallocate(KEEP_SIZE)`), so that writes there do not fail for want

@@ -48,7 +48,7 @@ unsafe impl Send for Vectors {}
 /// See the module's documentation.
 pub(super) struct Ring {
     /// Dropped by hand: never while the kernel may still use the slots.
-    queues: ManuallyDrop<Box<IoUring>>,
+    queues: ManuallyDrop<IoUring>,
     slots: ManuallyDrop<Vec<Option<Job>>>,
     free: Vec<usize>,
     /// Slots that are not yet in the submission queue.
@@ -82,7 +82,7 @@ impl Ring {
         ring.submitter().register_eventfd(wake.descriptor()).map_err(RingRefusal::from_error)?;
         let under_way_max = ring.params().cq_entries() as usize;
         Ok(Self {
-            queues: ManuallyDrop::new(Box::new(ring)),
+            queues: ManuallyDrop::new(ring),
             slots: ManuallyDrop::new(Vec::new()),
             free: Vec::new(),
             backlog: VecDeque::new(),

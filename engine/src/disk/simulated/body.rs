@@ -17,7 +17,7 @@ const PAGE: u64 = PAGE_BYTES as u64;
 const SECTOR_BYTES: usize = 512;
 
 /// Versions of one page that are remembered while no sync is in flight; more of them make no new kind of loss.
-const VERSIONS_MAX: usize = 8;
+const VERSIONS_MAX: usize = 4;
 
 type Page = Arc<[u8; PAGE_BYTES]>;
 
