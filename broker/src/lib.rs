@@ -3,6 +3,7 @@
 //! Decides nothing about logs or replicas: it has the processes, the sockets, the clocks, the settings and the people.
 
 pub mod ask;
+pub mod cli;
 pub mod clock;
 pub mod event;
 pub mod settings;

@@ -1,3 +1,5 @@
 //! `highwater`: the reference broker, its supervisor and the operator's tools.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    highwater_broker::cli::main()
+}

@@ -11,9 +11,11 @@ mod launch;
 pub mod lifeline;
 mod orders;
 mod process;
+mod run;
 
 pub use cluster::{Cluster, Surroundings};
 pub use holders::Holder;
 pub use launch::{HOST, Launch, LaunchError, for_people};
 pub use orders::{Answer, BrokerOrder, OrderError, close as close_orders, give, listen as listen_for_orders};
 pub use process::Order;
+pub use run::{ControllerSide, RunError, run};

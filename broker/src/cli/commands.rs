@@ -1,0 +1,145 @@
+//! Each command: its arguments turned into a call, the result into text. What goes wrong is one sentence.
+
+use std::io::{self, Write};
+
+use highwater_engine::units::{InvalidName, NodeId, TopicPartition};
+use highwater_replication::controller::Election;
+
+use super::arguments::{Arguments, Bootstrap, BrokerCommand, Command, TopicsCommand};
+use crate::ask::{self, AskError, NewTopic};
+use crate::clock::Clock;
+use crate::settings::{self, SettingError, Settings};
+use crate::supervisor::{self, BrokerOrder, Order, OrderError};
+use crate::tools::dump::{DumpError, Format, dump};
+
+/// Why a command could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error(transparent)]
+    Setting(#[from] SettingError),
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    #[error("there is no broker {0}")]
+    NoSuchBroker(i32),
+    #[error("--replica-assignment {0:?}: say the brokers of each partition, as 2:3,3:1")]
+    Assignment(String),
+    #[error(transparent)]
+    Ask(#[from] AskError),
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    #[error(transparent)]
+    Dump(DumpError),
+    #[error("the output cannot be written: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl From<DumpError> for Failure {
+    fn from(error: DumpError) -> Self {
+        match error {
+            DumpError::Write(error) => Self::Output(error),
+            DumpError::Read { .. } | DumpError::Unknown { .. } => Self::Dump(error),
+        }
+    }
+}
+
+impl Failure {
+    /// 2 if the arguments make no sense, 1 for everything else.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Setting(_) | Self::Name(_) | Self::NoSuchBroker(_) | Self::Assignment(_) => 2,
+            Self::Ask(_) | Self::Order(_) | Self::Dump(_) | Self::Output(_) => 1,
+        }
+    }
+}
+
+pub(super) fn run(arguments: Arguments) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match arguments.command {
+        Command::Topics { command } => topics(command, &mut out)?,
+        Command::Status { cluster, json } => status(&cluster, json, &mut out)?,
+        Command::Elect { cluster, topic, partition, to } => {
+            let name = TopicPartition::new(&topic, partition)?;
+            let to = NodeId::new(to).ok_or(Failure::NoSuchBroker(to))?;
+            let mut broker = ask::any(&cluster.bootstrap)?;
+            let leader = ask::elect(&mut broker, name.clone(), Election::To(to))?;
+            writeln!(out, "{name}: broker {leader} leads")?;
+        }
+        Command::Broker { command } => {
+            let (order, at) = match command {
+                BrokerCommand::Stop(at) => (Order::Stop, at),
+                BrokerCommand::Kill(at) => (Order::Kill, at),
+                BrokerCommand::Start(at) => (Order::Start, at),
+            };
+            writeln!(out, "{}", supervisor::give(&at.data, BrokerOrder { order, broker: at.id })?)?;
+        }
+        Command::Dump { path, json } => {
+            let format = if json { Format::Json } else { Format::People };
+            dump(&path, format, &mut out)?;
+        }
+        Command::Config { set } => {
+            write!(out, "{}", settings::table_for_people(&Settings::from_pairs(set)?))?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn topics(command: TopicsCommand, out: &mut impl Write) -> Result<(), Failure> {
+    match command {
+        TopicsCommand::Create {
+            cluster,
+            name,
+            partitions,
+            replication_factor,
+            replica_assignment,
+            configs,
+        } => {
+            let configs = pairs(&configs)?;
+            let assignment = match replica_assignment {
+                Some(text) => ask::parse_assignment(&text).ok_or(Failure::Assignment(text))?,
+                None => Vec::new(),
+            };
+            TopicPartition::check_topic(&name)?;
+            let topic = NewTopic { name, partitions, replication_factor, assignment, configs };
+            let (partitions, replicas) = ask::create_topic(&mut ask::any(&cluster.bootstrap)?, &topic)?;
+            writeln!(out, "{}: {partitions} partitions, {replicas} replicas each", topic.name)?;
+        }
+        TopicsCommand::Delete { cluster, name } => {
+            ask::delete_topic(&mut ask::any(&cluster.bootstrap)?, &name)?;
+            writeln!(out, "{name} is deleted")?;
+        }
+        TopicsCommand::List { cluster } => {
+            for topic in ask::list_topics(&mut ask::any(&cluster.bootstrap)?)? {
+                let (partitions, replicas) = (topic.partitions, topic.replicas);
+                let behind = match partitions - topic.in_sync {
+                    0 => String::new(),
+                    behind => format!(", {behind} not wholly in sync"),
+                };
+                writeln!(out, "{}: {partitions} partitions, {replicas} replicas each{behind}", topic.name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A topic's own settings, checked here already, so that a wrong one is explained.
+fn pairs(texts: &[String]) -> Result<Vec<(String, String)>, SettingError> {
+    let pair = |text: &String| match text.split_once('=') {
+        Some((key, value)) => Ok((key.trim().to_owned(), value.trim().to_owned())),
+        None => Err(SettingError::NotAPair { text: text.clone() }),
+    };
+    let pairs: Vec<_> = texts.iter().map(pair).collect::<Result<_, _>>()?;
+    Settings::default().with_topic(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())))?;
+    Ok(pairs)
+}
+
+fn status(cluster: &Bootstrap, json: bool, out: &mut impl Write) -> Result<(), Failure> {
+    let status = ask::gather(&mut ask::any(&cluster.bootstrap)?)?;
+    if json {
+        serde_json::to_writer(&mut *out, &status).map_err(io::Error::from)?;
+        writeln!(out)?;
+    } else {
+        write!(out, "{}", status.for_people(Clock::start().now().wall))?;
+    }
+    Ok(())
+}
