@@ -48,6 +48,7 @@ pub enum RingRefusal {
     },
 }
 
+#[cfg(any(test, all(target_os = "linux", feature = "uring")))]
 impl RingRefusal {
     /// What an error of the setup means.
     pub(super) fn from_error(source: io::Error) -> Self {

@@ -345,3 +345,52 @@ impl Vectors {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, Open, PosixDisk, SyncThread};
+
+    fn job(file: &File, work: Work) -> Job {
+        let descriptor = file.descriptor().unwrap();
+        Job { token: 1, file: File::clone(file), descriptor, work, attempts: 0 }
+    }
+
+    fn write_of(buffers: Vec<Bytes>, position: u64) -> Work {
+        let length = buffers.iter().map(Bytes::len).sum();
+        Work::Write { position, buffers, length, written: 0, vectors: Vectors::default() }
+    }
+
+    fn new_file(root: &tempfile::TempDir) -> File {
+        PosixDisk::new(SyncThread::Never).open(&root.path().join("a"), Open::Create).unwrap()
+    }
+
+    #[test]
+    fn what_is_cancelled_is_tried_again_and_at_last_done_by_the_caller() {
+        let root = tempfile::tempdir().unwrap();
+        let file = new_file(&root);
+        let buffers = ["one", "", "two", "three"].map(|text| Bytes::from_static(text.as_bytes())).to_vec();
+        let mut job = job(&file, write_of(buffers, 2));
+        assert!(job.advance(4).is_none(), "a short write goes on");
+        for errno in [libc::ECANCELED, libc::EINTR, libc::EAGAIN].into_iter().cycle().take(7) {
+            assert!(job.advance(-errno).is_none());
+        }
+        assert_eq!(file.size().unwrap(), 0);
+        job.advance(-libc::ECANCELED).unwrap().unwrap();
+        let mut bytes = [0xFF; 13];
+        assert_eq!(file.read_at(&mut bytes, 0).unwrap(), 13);
+        assert_eq!(&bytes, b"\0\0\0\0\0\0wothree", "the first four bytes were the kernel's to write");
+    }
+
+    #[test]
+    fn what_the_device_refuses_is_not_tried_again() {
+        let root = tempfile::tempdir().unwrap();
+        let file = new_file(&root);
+        for errno in [libc::EIO, libc::ENOSPC, libc::EBADF] {
+            let error = job(&file, Work::Sync).advance(-errno).unwrap().unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(errno));
+        }
+        let mut stuck = job(&file, write_of(vec![Bytes::from_static(b"x")], 0));
+        assert_eq!(stuck.advance(0).unwrap().unwrap_err().kind(), io::ErrorKind::WriteZero);
+    }
+}

@@ -12,6 +12,25 @@
 //! One `SimulatedDisk` is the disk of one process on one machine. Everything follows from the seed and the order of the calls. A
 //! crash ends a *life*: handles of the old life fail from then on (see [`is_crash`]), and the crash returns a handle for the next.
 //!
+//! Every crash point of an operation, each on a copy of its own:
+//!
+//! ```
+//! use std::path::Path;
+//! use highwater_engine::disk::{Disk, SimulatedDisk, simulated::Unsynced};
+//!
+//! let base = SimulatedDisk::new(1);
+//! for call in base.next_call().. {
+//!     let disk = base.fork(call);
+//!     disk.crash_at(call);
+//!     let done = disk.create_directory(Path::new("/data")).and_then(|()| disk.sync_directory(Path::new("/")));
+//!     let after = disk.crash_power(Unsynced::Chosen, &mut fastrand::Rng::with_seed(call));
+//!     if done.is_ok() {
+//!         assert!(after.list(Path::new("/data")).is_ok());
+//!         break;
+//!     }
+//! }
+//! ```
+//!
 //! What it refuses to do: lose what was synced, tear below a sector, or change bytes that nobody wrote (that is [`SimulatedDisk::damage`]).
 
 mod body;
