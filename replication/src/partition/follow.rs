@@ -155,7 +155,9 @@ impl Partition {
         if let Some(known) = known.filter(|known| to < *known && to < log.accepted) {
             if !assignment.permits_loss(latest, to) {
                 let (epoch, leader) = (assignment.leader_epoch, assignment.leader);
-                self.set_phase(Phase::Refusing);
+                if let Some(follower) = self.follower() {
+                    follower.refuse();
+                }
                 self.effect(Effect::StopFetching);
                 if let Some(leader) = leader {
                     let known_committed = known;

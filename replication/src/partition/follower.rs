@@ -96,6 +96,12 @@ impl Follower {
         self.diverged_at.replace(here) != Some(here)
     }
 
+    /// Cuts nothing. The same divergence is looked at again when the controller has spoken.
+    pub(super) fn refuse(&mut self) {
+        self.phase = Phase::Refusing;
+        self.diverged_at = None;
+    }
+
     /// Begins a pause, longer with each failure in a row; says how long.
     pub(super) fn back_off(&mut self, now: Monotonic, config: &PartitionConfig) -> Duration {
         let doubled = 1u32.checked_shl(self.failures).unwrap_or(u32::MAX);

@@ -36,4 +36,10 @@ pub use status::{OutOfSync, RoleName, Status};
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]
+mod follower_test;
+#[cfg(test)]
+mod judge_test;
+#[cfg(test)]
 mod leader_test;
+#[cfg(test)]
+mod world_test;
