@@ -398,14 +398,14 @@ impl Shard {
                     high_watermark: Offset::new(data.high_watermark),
                     log_start: Offset::new(data.log_start_offset),
                 },
-                Err(why) => FetchOutcome::Failed(why),
+                Err(instead) => instead,
             }
         };
         let answer = FetchAnswer { epoch: asked.epoch, from: asked.offset, outcome };
         self.step(now, key, Input::FetchAnswered(answer));
     }
 
-    /// Appends what came, if the replica still expects it.
+    /// Appends what came, if the replica still expects it; else says what that was instead.
     fn take_records(
         &mut self,
         now: Now,
@@ -413,18 +413,21 @@ impl Shard {
         key: ReplicaKey,
         asked: Asked,
         data: &PartitionData,
-    ) -> Result<(), FetchFailure> {
+    ) -> Result<(), FetchOutcome> {
         let Some(records) = data.records.clone().filter(|records| !records.is_empty()) else { return Ok(()) };
-        let replica = self.replicas.get(&key).ok_or(FetchFailure::NotLeader)?;
+        let replica = self.replicas.get(&key).ok_or(FetchOutcome::Failed(FetchFailure::NotLeader))?;
         if !replica.look(|machine, facts| machine.expects_records(asked.epoch, asked.offset, facts)) {
             return Ok(());
         }
         let batches = ReplicatedBatches::check(records.into_bytes(), asked.epoch)
-            .map_err(|_| FetchFailure::Corrupt)?;
+            .map_err(|_| FetchOutcome::Failed(FetchFailure::Corrupt))?;
         match replica.log.append_replicated(batches, now) {
             Ok(_) => {}
-            Err(ReplicaAppendError::BelowEnd { .. }) => return Err(FetchFailure::Corrupt),
-            Err(_) => return Err(FetchFailure::NotAppended),
+            // The machine judges whether this log is one that may begin again there.
+            Err(ReplicaAppendError::BelowEnd { first: base, end, .. }) => {
+                return Err(FetchOutcome::StraddlesStart { base, end });
+            }
+            Err(_) => return Err(FetchOutcome::Failed(FetchFailure::NotAppended)),
         }
         if let Some(state) = self.followers.lanes.get_mut(&lane) {
             state.landing.insert(key);
