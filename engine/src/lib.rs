@@ -4,13 +4,14 @@
 //! It starts no thread and reads no clock on its own.
 //!
 //! The floors, from the ground up; a file imports from its own folder and from floors below:
-//! [`units`], [`batch`], [`disk`], [`index`], [`state`], [`checkpoint`], [`log`], [`store`].
+//! [`units`], [`batch`], [`disk`], [`index`], [`state`], [`checkpoint`], [`recovery`], [`log`], [`store`].
 
 pub mod batch;
 pub mod checkpoint;
 pub mod disk;
 pub mod index;
 pub mod log;
+pub mod recovery;
 mod rules;
 pub mod state;
 pub mod store;

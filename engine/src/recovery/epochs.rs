@@ -1,0 +1,87 @@
+//! Which leader epochs to believe: those of the checkpoint that the log confirms, and those of the batches that were read.
+
+use super::facts::{EpochFacts, Facts};
+use super::scan::EpochRun;
+use crate::state::{EpochHistory, EpochStart};
+use crate::units::{LeaderEpoch, Offset, OffsetRange};
+
+/// What the batches and the checkpoint say together.
+pub(super) struct Believed {
+    pub(super) history: EpochHistory,
+    /// Batches, with their segment, whose epoch nobody confirms: their headers are damaged.
+    pub(super) damaged: Vec<(Offset, EpochRun)>,
+}
+
+/// The history of the log with these offsets.
+pub(super) fn believed(facts: &Facts, log: OffsetRange) -> Believed {
+    let mut runs: Vec<(Offset, EpochRun)> = Vec::new();
+    for (base, scan) in &facts.scans {
+        // What is cut confirms nothing, so that a plan made after the cut is the same.
+        let kept = scan.runs.iter().filter(|run| run.offsets.start() < log.end());
+        runs.extend(kept.map(|run| (*base, *run)));
+    }
+    let confirmed = confirmed_by_log(&facts.epochs, &runs, log);
+    let damaged = unconfirmed(&facts.epochs, &runs);
+    let mut entries = confirmed;
+    for (_, run) in runs.iter().filter(|(base, run)| !damaged.contains(&(*base, *run))) {
+        entries.extend(run.epoch.map(|epoch| EpochStart { epoch, start: run.offsets.start() }));
+    }
+    // By offset, so that each goes through the rule of assignment where it belongs; at one offset the higher epoch counts.
+    entries.sort_unstable_by_key(|entry| (entry.start, entry.epoch));
+    let mut history = EpochHistory::from_starts(entries);
+    history.truncate_from_start(log.start());
+    // Last, so that a log without records has no epochs either; begun ones that are empty are given again.
+    history.truncate_from_end(log.end());
+    Believed { history, damaged }
+}
+
+/// The entries of the checkpoint that a batch confirms.
+fn confirmed_by_log(epochs: &EpochFacts, runs: &[(Offset, EpochRun)], log: OffsetRange) -> Vec<EpochStart> {
+    let Some(file) = &epochs.file else { return Vec::new() };
+    let first_scanned = runs.first().map(|(_, run)| run.offsets.start());
+    let scanned = |start: Offset| first_scanned.is_some_and(|first| first <= start);
+    file.starts()
+        .iter()
+        .filter_map(|entry| match runs.iter().find(|(_, run)| run.offsets.end() > entry.start) {
+            Some((_, run)) if scanned(entry.start) => confirmed(*entry, run.offsets.start(), run.epoch, log),
+            _ => epochs
+                .witnesses
+                .iter()
+                .filter(|witness| witness.start == entry.start && witness.base < log.end())
+                .find_map(|witness| confirmed(*entry, witness.base, witness.epoch, log)),
+        })
+        .collect()
+}
+
+/// The entry as the batches there, from `base` on and of this epoch, confirm it.
+fn confirmed(
+    entry: EpochStart,
+    base: Offset,
+    epoch: Option<LeaderEpoch>,
+    log: OffsetRange,
+) -> Option<EpochStart> {
+    let epoch = epoch?;
+    if base > entry.start {
+        // Compaction has removed the epoch's batches, and a later epoch may follow.
+        return (epoch >= entry.epoch).then_some(entry);
+    }
+    // An epoch begins with a batch, unless the log's start has moved into it.
+    let start = if entry.start > log.start() { base } else { entry.start };
+    (epoch == entry.epoch).then_some(EpochStart { start, ..entry })
+}
+
+/// Single batches whose epoch differs from that of both neighbours, which agree, and is not in the checkpoint.
+fn unconfirmed(epochs: &EpochFacts, runs: &[(Offset, EpochRun)]) -> Vec<(Offset, EpochRun)> {
+    let in_file = |run: &EpochRun| {
+        let mut starts = epochs.file.iter().flat_map(EpochHistory::starts);
+        starts.any(|entry| Some(entry.epoch) == run.epoch && run.offsets.contains(entry.start))
+    };
+    let mut damaged = Vec::new();
+    for three in runs.windows(3) {
+        let [(_, before), (base, run), (_, after)] = three else { continue };
+        if run.batches == 1 && before.epoch == after.epoch && run.epoch != before.epoch && !in_file(run) {
+            damaged.push((*base, *run));
+        }
+    }
+    damaged
+}
