@@ -81,6 +81,8 @@ impl<'a> Judgement<'a> {
             Stop::Clean { facts: Some(mark) } => synced.max(mark.end),
             Stop::Clean { facts: None } | Stop::Unclean => synced,
         };
+        // What lies below the start is deleted: a hole there is no reason to cut what lies above.
+        let settled = settled.max(facts.log_start.unwrap_or(Offset::ZERO));
         let mut suspect = Vec::new();
         if facts.stop == Stop::Unclean && facts.machine == Machine::OtherOrUnknown {
             suspect.push(SuspectReason::MachineCrash);
@@ -174,7 +176,6 @@ impl<'a> Judgement<'a> {
         let offsets =
             OffsetRange::new(bad.expected, until.max(bad.expected)).unwrap_or_else(|| empty(bad.expected));
         self.damaged.push(DamagedRange { segment: base, offsets, bytes: (bad.position, bad.until) });
-        self.suspect.push(SuspectReason::Damaged { offsets });
         self.end = Some(self.end.map_or(until, |end| end.max(until)));
     }
 
@@ -208,12 +209,13 @@ impl<'a> Judgement<'a> {
         let first = sorted.segments.keys().next().copied();
         let log_start = facts.log_start.unwrap_or(Offset::ZERO);
         let start = first.map_or(log_start, |first| first.max(log_start));
-        let mut damaged = self.damaged;
+        let (mut damaged, mut suspect) = (self.damaged, self.suspect);
+        // Nobody misses what lies below the start. A range without offsets of its own still has bytes that are not served.
+        damaged.retain(|range| range.offsets.end() > start || range.offsets == empty(start));
         let end = if first.is_none() || end < start {
-            // Everything that is left lies below the start, and was deleted by that.
-            steps.extend(
-                sorted.segments.keys().rev().map(|base| Step::RemoveSegment { base: *base, aside: None }),
-            );
+            // Everything that is left lies below the start, and was deleted by that. The first goes first, so that what is left
+            // by a crash still ends where it does.
+            steps.extend(sorted.segments.keys().map(|base| Step::RemoveSegment { base: *base, aside: None }));
             steps.push(Step::CreateSegment { base: start });
             damaged.clear();
             start
@@ -223,13 +225,14 @@ impl<'a> Judgement<'a> {
             }
             end
         };
+        suspect.extend(damaged.iter().map(|range| SuspectReason::Damaged { offsets: range.offsets }));
         let recovery_point = match (facts.recovery_point, facts.stop) {
-            (_, Stop::Clean { facts: Some(mark) }) if !self.suspect.iter().any(contradicts) => mark.end,
+            (_, Stop::Clean { facts: Some(mark) }) if !suspect.iter().any(contradicts) => mark.end.min(end),
             (RecoveryPoint::Known(point), _) => point.min(end),
             (RecoveryPoint::NoEntry | RecoveryPoint::Unknown, _) => first.unwrap_or(start).min(end),
         };
         let (epochs, snapshots) = Default::default();
-        Plan { steps, start, end, recovery_point, epochs, snapshots, damaged, suspect: self.suspect }
+        Plan { steps, start, end, recovery_point, epochs, snapshots, damaged, suspect }
     }
 }
 

@@ -35,22 +35,24 @@ pub(super) fn believed(facts: &Facts, log: OffsetRange) -> Believed {
     Believed { history, damaged }
 }
 
-/// The entries of the checkpoint that a batch confirms.
+/// The entries of the checkpoint that a batch confirms, or that no batch contradicts because there is none from there on: what the
+/// checkpoint says of a damaged end is all that is known of it.
 fn confirmed_by_log(epochs: &EpochFacts, runs: &[(Offset, EpochRun)], log: OffsetRange) -> Vec<EpochStart> {
     let Some(file) = &epochs.file else { return Vec::new() };
     let first_scanned = runs.first().map(|(_, run)| run.offsets.start());
     let scanned = |start: Offset| first_scanned.is_some_and(|first| first <= start);
-    file.starts()
-        .iter()
-        .filter_map(|entry| match runs.iter().find(|(_, run)| run.offsets.end() > entry.start) {
-            Some((_, run)) if scanned(entry.start) => confirmed(*entry, run.offsets.start(), run.epoch, log),
-            _ => epochs
-                .witnesses
-                .iter()
-                .filter(|witness| witness.start == entry.start && witness.base < log.end())
-                .find_map(|witness| confirmed(*entry, witness.base, witness.epoch, log)),
-        })
-        .collect()
+    let confirm = |entry: &EpochStart| {
+        let run = runs.iter().find(|(_, run)| run.offsets.end() > entry.start);
+        if let Some((_, run)) = run.filter(|_| scanned(entry.start)) {
+            return confirmed(*entry, run.offsets.start(), run.epoch, log);
+        }
+        let mut witnesses = epochs.witnesses.iter().filter(|witness| witness.base < log.end());
+        match witnesses.find(|witness| witness.start == entry.start) {
+            Some(witness) => confirmed(*entry, witness.base, witness.epoch, log),
+            None => Some(*entry),
+        }
+    };
+    file.starts().iter().filter_map(confirm).collect()
 }
 
 /// The entry as the batches there, from `base` on and of this epoch, confirm it.

@@ -72,7 +72,8 @@ pub enum Machine {
 pub struct EpochFacts {
     /// The epoch checkpoint; `None` where it is missing or damaged.
     pub file: Option<EpochHistory>,
-    /// What the log says at the beginnings that the file names, in segments that are not scanned.
+    /// What the log says at each beginning that the file names, in segments that are not scanned; none where no batch is left
+    /// from there on.
     pub witnesses: Vec<EpochWitness>,
 }
 

@@ -425,6 +425,19 @@ fn a_log_that_ends_below_its_start_begins_anew_there() {
 }
 
 #[test]
+fn a_hole_below_the_start_costs_nothing_above_it() {
+    let items = [Batch(0, 4, 0), Bad(100, Zeros), Batch(8, 4, 0), Batch(12, 4, 0)];
+    let mut directory = Directory::new(&[(0, &items)]).after_power_loss();
+    directory.log_start = Some(at(9));
+    let (recovered, plan) = directory.recovered();
+    assert_eq!(recovered.logs(), [(0, items.as_slice())]);
+    assert_eq!((plan.start, plan.end), (at(9), at(16)));
+    assert_eq!((plan.damaged.as_slice(), plan.suspect), ([].as_slice(), vec![SuspectReason::MachineCrash]));
+    directory.log_start = Some(at(6));
+    assert_eq!(directory.plan().damaged[0].offsets, range(4, 8));
+}
+
+#[test]
 fn an_empty_directory_gets_a_segment() {
     let (recovered, plan) = Directory::new(&[]).recovered();
     assert_eq!((recovered.logs(), plan.end), (vec![(0, [].as_slice())], at(0)));
@@ -587,6 +600,27 @@ fn a_plan_can_be_read_by_people_and_programs() {
     assert_eq!(json["epochs"][0]["epoch"], 0);
 }
 
+/// An epoch checkpoint of this log, perhaps an old one; but what lies below the recovery point was synced before that.
+fn any_epoch_file(
+    chance: &mut fastrand::Rng,
+    segments: &BTreeMap<i64, Vec<Item>>,
+    log_start: Option<Offset>,
+    recovery_point: i64,
+) -> EpochHistory {
+    let mut starts = Vec::new();
+    for item in segments.values().flatten() {
+        if let Batch(base, _, epoch) = item {
+            starts.push(EpochStart { epoch: LeaderEpoch::new(*epoch).unwrap(), start: at(*base) });
+        }
+    }
+    let mut history = EpochHistory::from_starts(starts);
+    history.truncate_from_end(at(recovery_point + chance.i64(0..20)));
+    if let Some(start) = log_start.filter(|_| chance.bool()) {
+        history.truncate_from_start(start);
+    }
+    history
+}
+
 /// A directory with any kind of trouble.
 fn any_directory(chance: &mut fastrand::Rng) -> Directory {
     let mut segments = BTreeMap::new();
@@ -609,16 +643,18 @@ fn any_directory(chance: &mut fastrand::Rng) -> Directory {
     for items in segments.values_mut() {
         items.dedup_by(|item, before| matches!((item, before), (Bad(..), Bad(..))));
     }
-    let points =
-        [RecoveryPoint::Known(at(chance.i64(0..offset + 2))), RecoveryPoint::NoEntry, RecoveryPoint::Unknown];
+    let point = chance.i64(0..offset + 2);
+    let log_start = chance.bool().then(|| at(chance.i64(0..6)));
+    let epochs = chance.bool().then(|| any_epoch_file(chance, &segments, log_start, point));
+    let points = [RecoveryPoint::Known(at(point)), RecoveryPoint::NoEntry, RecoveryPoint::Unknown];
     Directory {
         segments,
         others: vec![("00000000000000000003.snapshot".to_owned(), 10)],
         recovery_point: points[chance.usize(0..3)],
-        log_start: chance.bool().then(|| at(chance.i64(0..6))),
+        log_start,
         stop: if chance.u8(0..4) == 0 { Stop::Clean { facts: None } } else { Stop::Unclean },
         machine: if chance.bool() { Machine::Same } else { Machine::OtherOrUnknown },
-        epochs: chance.bool().then(|| epochs(&[(0, 0), (1, 5), (2, 9)])),
+        epochs,
     }
 }
 
@@ -659,7 +695,7 @@ fn a_crash_between_any_two_steps_is_cured_by_recovering_again() {
             assert_eq!(second.damaged, plan.damaged, "after {crashed_after} steps: {context}\n{second}");
         }
     }
-    assert!(interrupted > 5_000 && damaged > 300 && holes > 100, "{interrupted} {damaged} {holes}");
+    assert!(interrupted > 5_000 && damaged > 300 && holes > 30, "{interrupted} {damaged} {holes}");
 }
 
 #[test]
