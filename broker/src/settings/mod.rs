@@ -96,8 +96,8 @@ pub enum SettingError {
     /// The value is not one that it allows.
     #[error("{key}={value}: allowed is {allowed}")]
     NotAllowed {
-        /// The setting.
-        key: &'static str,
+        /// The setting, by the name that was given.
+        key: String,
         /// The value that was given.
         value: String,
         /// What is allowed.
@@ -140,7 +140,7 @@ impl Settings {
         let setting = ALL.iter().find(|s| s.name() == key || s.topic() == Some(key));
         let setting =
             *setting.ok_or_else(|| SettingError::Unknown { key: key.to_owned(), nearest: nearest(key) })?;
-        self.put(setting, value)
+        self.put(setting, key, value)
     }
 
     /// These settings with a topic's own values over them.
@@ -156,7 +156,7 @@ impl Settings {
                     None => SettingError::Unknown { key: key.to_owned(), nearest: nearest(key) },
                 });
             };
-            settings.put(*setting, value)?;
+            settings.put(*setting, key, value)?;
         }
         settings.check_together()?;
         Ok(settings)
@@ -205,10 +205,10 @@ impl Settings {
         Replication { factor, min_insync: self.count(&MIN_INSYNC_REPLICAS).min(factor.max(1)) }
     }
 
-    fn put(&mut self, setting: &'static dyn AnySetting, value: &str) -> Result<(), SettingError> {
+    fn put(&mut self, setting: &'static dyn AnySetting, key: &str, value: &str) -> Result<(), SettingError> {
         if !setting.accepts(value) {
             return Err(SettingError::NotAllowed {
-                key: setting.name(),
+                key: key.to_owned(),
                 value: value.to_owned(),
                 allowed: setting.allowed(),
             });

@@ -35,6 +35,7 @@ fn refusals_name_the_key_and_what_is_allowed() {
     );
     assert_eq!(text("num.partitions=0"), "num.partitions=0: allowed is a whole number from 1 to 10000");
     assert_eq!(text("durability=yes"), "durability=yes: allowed is written or fsync");
+    assert_eq!(text("retention.ms=x"), "retention.ms=x: allowed is a whole number from -1");
     assert_eq!(text("insecure"), "\"insecure\" is not of the form key=value");
     assert_eq!(text("compression.type=gzip"), "compression.type=gzip: allowed is producer");
     assert_eq!(

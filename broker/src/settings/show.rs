@@ -12,7 +12,10 @@ pub fn table_for_people(settings: &Settings) -> String {
             "" => "(nothing)",
             value => value,
         };
-        let unit = if setting.unit().is_empty() { String::new() } else { format!(" {}", setting.unit()) };
+        let unit = match (settings.text(*setting), setting.unit()) {
+            ("", _) | (_, "") => String::new(),
+            (_, unit) => format!(" {unit}"),
+        };
         let default = match (settings.is_set(*setting), setting.default()) {
             (false, _) => "the default".to_owned(),
             (true, "") => "set; by default nothing".to_owned(),
