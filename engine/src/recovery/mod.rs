@@ -21,9 +21,13 @@
 //! may be missing at all. The tail is looked at on every start, also after a clean stop (Kafka trusts it then, appends behind
 //! a torn batch, and loses what it appended). Recovery never advances the recovery point: what it read may be in memory only.
 
+#[cfg(test)]
+mod crash_test;
 mod decide;
 mod epochs;
 mod facts;
+#[cfg(test)]
+mod model_test;
 mod orders;
 mod plan;
 #[cfg(test)]
