@@ -4,7 +4,7 @@
 //! It starts no thread and reads no clock on its own.
 //!
 //! The floors, from the ground up; a file imports from its own folder and from floors below:
-//! [`units`], [`batch`], [`disk`], [`index`], [`state`], [`checkpoint`], [`recovery`], [`retention`], [`log`], [`store`].
+//! [`units`], [`batch`], [`disk`], [`index`], [`state`], [`checkpoint`], [`recovery`], [`retention`], [`segment`], [`log`], [`store`].
 
 pub mod batch;
 pub mod checkpoint;
@@ -14,6 +14,7 @@ pub mod log;
 pub mod recovery;
 pub mod retention;
 mod rules;
+pub mod segment;
 pub mod state;
 pub mod store;
 pub mod units;

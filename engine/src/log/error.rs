@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::state::ProducerRefusal;
 use crate::units::{LeaderEpoch, Offset};
 
 /// Why a log takes no more appends.
@@ -49,6 +50,9 @@ pub enum AppendError {
         /// The size of the append.
         bytes: usize,
     },
+    /// The producer's state does not allow it (KIP-98). Refuses this call.
+    #[error(transparent)]
+    Producer(#[from] ProducerRefusal),
     /// Too much is waiting to be written. Refuses this call; a turn of the driver makes room.
     #[error("{pending_bytes} bytes wait to be written; at most {pending_bytes_max} may")]
     Busy {
@@ -185,4 +189,16 @@ pub enum ReadError {
     /// The log was deleted, or its store closed.
     #[error("the log is closed: {0}")]
     Closed(#[from] Closed),
+}
+
+/// Why a directory was given up. Final: everything in it that is not durable may be lost.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path} has failed: {what}: {error}")]
+pub struct StoreFailure {
+    /// The directory.
+    pub path: PathBuf,
+    /// What was tried.
+    pub what: &'static str,
+    /// The system's error, as text, because it is told many times.
+    pub error: String,
 }

@@ -1,15 +1,55 @@
 //! One partition's log: one writer at a time, readers on an immutable view.
 //!
 //! There is no high watermark here: who replicates passes ceilings in.
+//!
+//! ```text
+//! append ──> Writer (short lock): order, producers, epochs, index ──> WriteQueue            accepted
+//! Driver ──> one write in flight per log ─────────────────────────> segment, Tail           written
+//!        └─> one sync, after the writes it covers, after older segments are sealed          durable
+//! read   ──> View (Arc) + marks (atomics) + generation ──> Tail, page cache, or a job
+//! ```
 
+mod append;
 mod config;
+mod driver;
+mod epochs;
 mod error;
 mod facts;
+mod fetch;
+mod handle;
+mod inner;
 mod ladder;
+mod marks;
+mod noting;
+mod producers;
+mod queue;
 mod read;
+mod retain;
+mod room;
+mod seal;
+mod shared;
+mod tail;
+mod times;
+mod truncate;
+mod writer;
 
 pub use config::{Cleanup, LogConfig, TimestampSource};
-pub use error::{AppendError, BeginEpochError, Closed, ReadError, ReplicaAppendError, TicketError};
+pub use error::{
+    AppendError, BeginEpochError, Closed, ReadError, ReplicaAppendError, StoreFailure, TicketError,
+};
 pub use facts::LogFacts;
+pub use handle::Log;
 pub use ladder::{Appended, LogId, Permit, Step, Ticket};
 pub use read::{ColdRead, Read, Records, TimestampedOffset};
+
+pub(crate) use fetch::Source;
+pub(crate) use inner::{Inner, View, Waiter};
+pub(crate) use marks::Marks;
+pub(crate) use producers::rebuild_producers;
+pub(crate) use queue::WriteQueue;
+pub(crate) use room::new_active;
+pub(crate) use seal::FileError;
+pub(crate) use shared::{Limits, Shared, lock};
+pub(crate) use tail::Tail;
+pub(crate) use truncate::{CutError, walk_failed};
+pub(crate) use writer::{Active, Names, Phase, SyncState, Unsealed, Writer};

@@ -14,6 +14,8 @@ pub struct StoreConfig {
     pub pending_bytes_max: usize,
     /// Bytes of recently written batches that are kept for readers, of all logs together, charged by allocation.
     pub tail_bytes_max: usize,
+    /// Files of segments that grow no more which may be open at once; the rest are opened when somebody reads.
+    pub sealed_files_max: usize,
     /// How long a log may be dirty before it is synced in the background.
     pub dirty_age_max: Duration,
     /// How often the recovery points and log starts are written down.
@@ -34,6 +36,7 @@ impl Default for StoreConfig {
             log: LogConfig::default(),
             pending_bytes_max: 64 << 20,
             tail_bytes_max: 64 << 20,
+            sealed_files_max: 4096,
             dirty_age_max: Duration::from_secs(30),
             checkpoint_interval: Duration::from_secs(60),
             producer_age_max: Duration::from_secs(24 * 60 * 60),

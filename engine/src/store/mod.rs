@@ -1,9 +1,117 @@
 //! One data directory: its lock, its logs, the driver, jobs, opening and shutdown.
+//!
+//! A store starts no thread and reads no clock. Its owner calls [`Store::turn`] (or threads call [`Store::wait`], which do it themselves),
+//! runs the jobs of [`Store::due_jobs`], and closes it.
 
+mod checkpoints;
+mod close;
 mod config;
+#[cfg(test)]
+mod crash_test;
+mod drive;
 mod job;
+mod job_files;
+mod job_run;
+#[cfg(test)]
+#[cfg(feature = "codecs")]
+mod kafka_test;
+mod layout;
+mod load;
+mod logs;
+mod open;
+mod recover;
 mod report;
+mod scan;
+#[cfg(test)]
+mod store_test;
+#[cfg(test)]
+pub(crate) mod test_support;
 
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+pub use crate::log::StoreFailure;
+pub use close::CloseError;
 pub use config::StoreConfig;
+pub use drive::TicketFuture;
 pub use job::{Job, JobDone, JobError, JobKind};
-pub use report::{LogReport, Machine, OpenReport, Stop, StoreFailure, TurnReport};
+pub use logs::{CreateLogError, SetConfigError};
+pub use open::{Opened, StoreOpenError};
+pub use report::{LogReport, Machine, OpenReport, Stop, TurnReport};
+
+use crate::disk::{DirectoryLock, Disk};
+use crate::log::{Log, Shared, lock};
+use crate::units::{Monotonic, TopicPartition};
+use checkpoints::Checkpoints;
+
+/// An open data directory. Cheap to clone; all clones are the same store.
+#[derive(Clone, Debug)]
+pub struct Store {
+    inner: Arc<StoreInner>,
+}
+
+#[derive(Debug)]
+struct StoreInner {
+    shared: Arc<Shared>,
+    config: StoreConfig,
+    names: RwLock<BTreeMap<TopicPartition, Log>>,
+    /// Held while a log is made, so that two of one name are not.
+    making: Mutex<()>,
+    checkpoints: Mutex<Checkpoints>,
+    next_checkpoint: Mutex<Option<Monotonic>>,
+    /// `None` once the store is closed.
+    directory_lock: Mutex<Option<Box<dyn DirectoryLock>>>,
+}
+
+impl Store {
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.inner.shared.directory
+    }
+
+    /// The disk it is on.
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.inner.shared.disk
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> &StoreConfig {
+        &self.inner.config
+    }
+
+    /// Why the directory was given up, if it was.
+    pub fn failure(&self) -> Option<&StoreFailure> {
+        self.inner.shared.failure()
+    }
+
+    /// The log of this name.
+    pub fn log(&self, name: &TopicPartition) -> Option<Log> {
+        self.names().get(name).cloned()
+    }
+
+    /// All logs, sorted by name.
+    pub fn logs(&self) -> Vec<Log> {
+        self.names().values().cloned().collect()
+    }
+
+    fn names(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<TopicPartition, Log>> {
+        self.inner.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+}
+
+impl Drop for StoreInner {
+    /// A store that is dropped without being closed leaves what a kill leaves. The logs' handles point to what they share, and that
+    /// points back, so the circle is opened here.
+    fn drop(&mut self) {
+        for log in self.shared.all_logs() {
+            log.close(crate::log::Closed::StoreClosed);
+        }
+        self.shared.logs.write().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.shared.ready).clear();
+    }
+}

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::log::LogId;
+use crate::recovery::Plan;
 use crate::units::{Offset, TopicId, TopicPartition};
 
 /// What was found at opening and what was done about it.
@@ -66,8 +67,8 @@ pub struct LogReport {
     /// Whether records that it once had may be gone: the machine crashed and not everything was durable, the clean mark does
     /// not fit the files, or a checkpoint was damaged.
     pub suspect: bool,
-    /// What recovery did, for people.
-    pub notes: Vec<String>,
+    /// What recovery found and did; printed, it is for people.
+    pub plan: Plan,
 }
 
 /// What one turn of the driver did.
@@ -81,16 +82,4 @@ pub struct TurnReport {
     pub in_flight: usize,
     /// Set when the directory has failed.
     pub store_failed: bool,
-}
-
-/// Why a directory was given up. Final: everything in it that is not durable may be lost.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{path} has failed: {what}: {error}")]
-pub struct StoreFailure {
-    /// The directory.
-    pub path: PathBuf,
-    /// What was tried.
-    pub what: &'static str,
-    /// The system's error, as text, because it is told many times.
-    pub error: String,
 }

@@ -1,0 +1,324 @@
+//! Appends, a leader's and a follower's: checks at the point of order, then a place, then into the queue.
+//!
+//! Nothing here touches a file. What needs one (room, the next segment) is done without the writer's lock, and then the append begins anew.
+
+use std::sync::Arc;
+
+use super::inner::Inner;
+use super::ladder::{Appended, Permit, Ticket};
+use super::noting::transaction_marker;
+use super::room::NoRoom;
+use super::shared::lock;
+use super::writer::{Demand, Phase, Writer};
+use super::{AppendError, BeginEpochError, ReplicaAppendError, TimestampSource};
+use crate::batch::{BatchHeader, ProducedBatch, ReplicatedBatches, StampedBatch};
+use crate::segment::{FirstBatch, Frame};
+use crate::state::{ProducerBatch, Verdict};
+use crate::units::{LeaderEpoch, Now, Offset, OffsetRange, Timestamp};
+
+impl From<BeginEpochError> for AppendError {
+    fn from(error: BeginEpochError) -> Self {
+        match error {
+            BeginEpochError::Stale { asked, latest } => Self::StaleEpoch { permit: asked, latest },
+            BeginEpochError::Truncating => Self::Truncating,
+            BeginEpochError::Closed(why) => Self::Closed(why),
+        }
+    }
+}
+
+impl From<NoRoom> for Refusal {
+    fn from(no_room: NoRoom) -> Self {
+        match no_room {
+            NoRoom::OutOfSpace => Self::OutOfSpace,
+            NoRoom::Truncating => Self::Truncating,
+            NoRoom::Closed(why) => Self::Closed(why),
+        }
+    }
+}
+
+/// What a leader's and a follower's append are refused for alike.
+enum Refusal {
+    OutOfSpace,
+    Truncating,
+    Closed(super::Closed),
+    Busy { pending_bytes: usize },
+}
+
+impl Inner {
+    pub(crate) fn append(
+        self: &Arc<Self>,
+        permit: Permit,
+        batch: ProducedBatch,
+        now: Now,
+    ) -> Result<Appended, AppendError> {
+        let bytes = batch.size_bytes();
+        let refuse = |refusal| self.leader_error(&refusal, bytes);
+        let config = self.config();
+        if bytes > usize::try_from(config.segment_bytes_max).unwrap_or(usize::MAX) {
+            return Err(AppendError::TooLarge { bytes, bytes_max: config.segment_bytes_max });
+        }
+        let append_time = match config.timestamps {
+            TimestampSource::Append => Some(now.wall),
+            TimestampSource::Create => None,
+        };
+        let header = batch.header();
+        let delta = i64::from(header.last_offset_delta);
+        let max_timestamp = append_time.or(header.max_timestamp);
+        loop {
+            let mut writer = self.writer();
+            let demand = match self.admit(&writer, bytes).map_err(refuse)? {
+                Admitted::Rolling => self.demand_for_roll(bytes, now),
+                Admitted::Yes if is_new_epoch(&writer, Some(permit.epoch())) => {
+                    drop(writer);
+                    self.begin_epoch(permit.epoch())?;
+                    continue;
+                }
+                Admitted::Yes => {
+                    if let Some(duplicate) = self.judge(&writer, permit, &batch, append_time.is_some())? {
+                        return Ok(duplicate);
+                    }
+                    let first = self.marks.accepted.get();
+                    let last =
+                        first.checked_add(delta).ok_or(AppendError::OffsetsExhausted { end: first })?;
+                    let demand = Demand { bytes, first, last, max_timestamp, now: now.wall };
+                    if writer.active.need(&demand, &config).is_none() {
+                        let stamped = batch
+                            .stamp(first, permit.epoch(), append_time)
+                            .map_err(|_| AppendError::OffsetsExhausted { end: first })?;
+                        let StampedBatch { bytes, header } = stamped;
+                        note_batch(&mut writer, &header, &bytes, now);
+                        writer.queue.push(header.base_offset, header.next_offset(), bytes);
+                        let offsets = header.offsets();
+                        let ticket = self.accepted_to(offsets.end(), &mut writer, now);
+                        return Ok(Appended {
+                            offsets,
+                            ticket,
+                            duplicate: false,
+                            log_append_time: append_time,
+                        });
+                    }
+                    demand
+                }
+            };
+            drop(writer);
+            self.make_room(&demand).map_err(|no_room| refuse(no_room.into()))?;
+        }
+    }
+
+    /// Appends all batches, or those that there was room for: where the end is afterwards tells.
+    pub(crate) fn append_replicated(
+        self: &Arc<Self>,
+        batches: &ReplicatedBatches,
+        now: Now,
+    ) -> Result<Appended, ReplicaAppendError> {
+        let (Some(first), Some(end)) = (batches.first_offset(), batches.next_offset()) else {
+            return Ok(self.nothing_appended());
+        };
+        let config = self.config();
+        let mut done: Option<(Offset, Ticket)> = None;
+        let mut headers = batches.batches().peekable();
+        while let Some((_, header)) = headers.peek() {
+            let bytes = header.size_bytes;
+            let mut writer = self.writer();
+            let admitted = match self.admit(&writer, bytes) {
+                Ok(admitted) => admitted,
+                Err(refusal) => return self.replica_result(first, done, &refusal, bytes),
+            };
+            let log_end = self.marks.accepted.get();
+            if done.is_none() && first < log_end {
+                return Err(ReplicaAppendError::BelowEnd { first, end, log_end });
+            }
+            let mut demand = self.demand_for_roll(bytes, now);
+            let mut new_epoch = None;
+            if matches!(admitted, Admitted::Yes) {
+                let mut run: Option<Run> = None;
+                while let Some((at, header)) = headers.peek() {
+                    if is_new_epoch(&writer, header.leader_epoch) {
+                        new_epoch = header.leader_epoch.map(|epoch| (epoch, header.base_offset));
+                        break;
+                    }
+                    demand = Demand {
+                        bytes: header.size_bytes,
+                        first: header.base_offset,
+                        last: header.last_offset(),
+                        max_timestamp: header.max_timestamp,
+                        now: now.wall,
+                    };
+                    if writer.active.need(&demand, &config).is_some() {
+                        break;
+                    }
+                    note_batch(&mut writer, header, batches.bytes().get(*at..).unwrap_or_default(), now);
+                    run = Some(Run::extended(run, *at, header));
+                    headers.next();
+                }
+                if let Some(run) = run {
+                    let part = batches.bytes().slice(run.from..run.to);
+                    writer.queue.push(run.first, run.end, part);
+                    done = Some((run.end, self.accepted_to(run.end, &mut writer, now)));
+                }
+            }
+            drop(writer);
+            if let Some((epoch, start)) = new_epoch {
+                self.note_epoch(epoch, start).map_err(|_| super::Closed::StoreFailed)?;
+            } else if headers.peek().is_some()
+                && let Err(no_room) = self.make_room(&demand)
+            {
+                return self.replica_result(first, done, &no_room.into(), demand.bytes);
+            }
+        }
+        self.replica_result(first, done, &Refusal::Truncating, 0)
+    }
+
+    /// Whether the log takes bytes at all now.
+    fn admit(&self, writer: &Writer, bytes: usize) -> Result<Admitted, Refusal> {
+        if self.shared.has_failed() {
+            return Err(Refusal::Closed(super::Closed::StoreFailed));
+        }
+        let admitted = match writer.phase {
+            Phase::Open => Admitted::Yes,
+            Phase::Rolling => Admitted::Rolling,
+            Phase::Truncating => return Err(Refusal::Truncating),
+            Phase::Closing => return Err(Refusal::Closed(super::Closed::StoreClosed)),
+            Phase::Closed(why) => return Err(Refusal::Closed(why)),
+        };
+        let pending_bytes = writer.queue.pending_bytes();
+        // One append always fits, however small the bound.
+        if pending_bytes > 0 && pending_bytes + bytes > self.shared.limits.pending_bytes_max {
+            return Err(Refusal::Busy { pending_bytes });
+        }
+        Ok(admitted)
+    }
+
+    /// Epoch and producer: a leader's checks at the point of order. `Some` for a duplicate.
+    fn judge(
+        &self,
+        writer: &Writer,
+        permit: Permit,
+        batch: &ProducedBatch,
+        stamps_time: bool,
+    ) -> Result<Option<Appended>, AppendError> {
+        if let Some(latest) = writer.epochs.latest().filter(|latest| latest.epoch > permit.epoch()) {
+            return Err(AppendError::StaleEpoch { permit: permit.epoch(), latest: latest.epoch });
+        }
+        let Some(producer) = ProducerBatch::from_header(batch.header()) else { return Ok(None) };
+        match writer.producers.check(&producer) {
+            Verdict::Append => Ok(None),
+            Verdict::Refuse(refusal) => Err(refusal.into()),
+            Verdict::Duplicate { offsets, timestamp } => Ok(Some(Appended {
+                offsets,
+                ticket: self.ticket(offsets.end()),
+                duplicate: true,
+                log_append_time: stamps_time.then_some(timestamp),
+            })),
+        }
+    }
+
+    /// Everything below `end` is accepted.
+    fn accepted_to(self: &Arc<Self>, end: Offset, writer: &mut Writer, now: Now) -> Ticket {
+        self.marks.accepted.set(end);
+        writer.clock = now;
+        if !writer.listed_dirty {
+            writer.listed_dirty = true;
+            lock(&self.shared.dirty).push_back((now.monotonic, self.id));
+        }
+        self.make_ready();
+        self.ticket(end)
+    }
+
+    pub(crate) fn ticket(&self, end: Offset) -> Ticket {
+        Ticket { log: self.id, end, generation: self.marks.generation() }
+    }
+
+    /// Asks for nothing but that a roll that is under way ends.
+    fn demand_for_roll(&self, bytes: usize, now: Now) -> Demand {
+        let first = self.marks.accepted.get();
+        Demand { bytes, first, last: first, max_timestamp: None, now: now.wall }
+    }
+
+    fn nothing_appended(&self) -> Appended {
+        let end = self.marks.accepted.get();
+        let offsets = OffsetRange::new(end, end).expect("an empty range is one");
+        Appended { offsets, ticket: self.ticket(end), duplicate: false, log_append_time: None }
+    }
+
+    fn leader_error(&self, refusal: &Refusal, bytes: usize) -> AppendError {
+        match *refusal {
+            Refusal::OutOfSpace => AppendError::OutOfSpace { bytes },
+            Refusal::Truncating => AppendError::Truncating,
+            Refusal::Closed(why) => AppendError::Closed(why),
+            Refusal::Busy { pending_bytes } => {
+                AppendError::Busy { pending_bytes, pending_bytes_max: self.shared.limits.pending_bytes_max }
+            }
+        }
+    }
+
+    /// What was appended before there was no room for more is appended.
+    fn replica_result(
+        &self,
+        first: Offset,
+        done: Option<(Offset, Ticket)>,
+        refusal: &Refusal,
+        bytes: usize,
+    ) -> Result<Appended, ReplicaAppendError> {
+        if let Some((end, ticket)) = done
+            && let Some(offsets) = OffsetRange::new(first, end)
+        {
+            return Ok(Appended { offsets, ticket, duplicate: false, log_append_time: None });
+        }
+        Err(match *refusal {
+            Refusal::OutOfSpace => ReplicaAppendError::OutOfSpace { bytes },
+            Refusal::Truncating => ReplicaAppendError::Truncating,
+            Refusal::Closed(why) => ReplicaAppendError::Closed(why),
+            Refusal::Busy { pending_bytes } => ReplicaAppendError::Busy {
+                pending_bytes,
+                pending_bytes_max: self.shared.limits.pending_bytes_max,
+            },
+        })
+    }
+}
+
+/// Whether the log has to learn of an epoch before a batch of it: its file is written first, so that a batch whose epoch is not in the
+/// file is known for damage.
+fn is_new_epoch(writer: &Writer, epoch: Option<LeaderEpoch>) -> bool {
+    epoch.is_some_and(|epoch| writer.epochs.latest().is_none_or(|latest| latest.epoch < epoch))
+}
+
+/// Takes a batch into epochs, producers, index and the active segment's figures.
+fn note_batch(writer: &mut Writer, header: &BatchHeader, bytes: &[u8], now: Now) {
+    if let Some(epoch) = header.leader_epoch
+        && writer.epochs.assign(epoch, header.base_offset)
+    {
+        writer.epochs_unsynced = true;
+    }
+    let timestamp = header.max_timestamp.unwrap_or(Timestamp::from_millis(-1));
+    if let Some(producer) = ProducerBatch::from_header(header) {
+        writer.producers.note(&producer, header.offsets(), timestamp, now.monotonic);
+    } else if let Some(marker) = transaction_marker(header, bytes) {
+        writer.producers.note_marker(&marker, header.base_offset, timestamp, now.monotonic);
+    }
+    let active = &mut writer.active;
+    active.segment.note(&Frame::of(header), active.size);
+    active.first.get_or_insert(FirstBatch { max_timestamp: header.max_timestamp });
+    active.size += header.size_bytes as u64;
+}
+
+enum Admitted {
+    Yes,
+    /// Once the next segment is there.
+    Rolling,
+}
+
+/// Batches that lie one behind the other in what a leader sent, and go into one segment.
+struct Run {
+    from: usize,
+    to: usize,
+    first: Offset,
+    end: Offset,
+}
+
+impl Run {
+    fn extended(run: Option<Self>, at: usize, header: &BatchHeader) -> Self {
+        let (from, first) = run.map_or((at, header.base_offset), |run| (run.from, run.first));
+        Self { from, to: at + header.size_bytes, first, end: header.next_offset() }
+    }
+}

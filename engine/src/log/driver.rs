@@ -1,0 +1,241 @@
+//! The driver: submits what logs have accepted, reaps what is done, raises watermarks. One for each data directory.
+//!
+//! ```text
+//!   ready logs ──> one write each, or a sync ──> Queue ──> completions ──> written, durable ──> waiters
+//! ```
+//! Whoever needs a turn may hold it. It decides nothing about a log but the order of its writes and syncs: at most one write in flight, and
+//! a sync only after the writes that it covers.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::inner::Inner;
+use super::queue::Write;
+use super::shared::{Shared, lock};
+use super::writer::{Phase, Writer};
+use super::{Closed, LogId};
+use crate::disk::{Completion, Operation, OperationKind, Patience, Queue, QueueCounters, Wait};
+use crate::rules::Rule;
+use crate::segment::FileKind;
+use crate::units::Offset;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    queue: Box<dyn Queue>,
+    flights: HashMap<u64, Flight>,
+    next_token: u64,
+    completed: Vec<Completion>,
+    /// The chunks that are kept for readers, oldest first, of all logs.
+    kept: VecDeque<(LogId, usize)>,
+    kept_bytes: usize,
+    kept_bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Flight {
+    log: Arc<Inner>,
+    kind: FlightKind,
+}
+
+#[derive(Debug)]
+enum FlightKind {
+    Write(Write),
+    Sync { covers: Offset },
+}
+
+impl Driver {
+    pub(crate) fn new(queue: Box<dyn Queue>, kept_bytes_max: usize) -> Self {
+        Self {
+            queue,
+            flights: HashMap::new(),
+            next_token: 0,
+            completed: Vec::new(),
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            kept_bytes_max,
+        }
+    }
+
+    pub(crate) fn wake_descriptor(&self) -> Option<i32> {
+        self.queue.wake_descriptor()
+    }
+
+    pub(crate) fn counters(&self) -> QueueCounters {
+        self.queue.counters()
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.queue.in_flight()
+    }
+
+    /// Submits and reaps until nothing is left to do without waiting; then, if nothing came of it and the caller wants to, waits for one.
+    pub(crate) fn turn(&mut self, shared: &Shared, wait: Wait, patience: Patience) {
+        let mut news = false;
+        loop {
+            let operations = self.collect(shared, patience);
+            if !operations.is_empty() {
+                self.queue.submit(operations);
+            }
+            let must_wait = wait == Wait::ForOne && !news && self.queue.in_flight() > 0;
+            self.queue.reap(if must_wait { Wait::ForOne } else { Wait::Not }, &mut self.completed);
+            if self.completed.is_empty() {
+                return;
+            }
+            news = true;
+            for completion in std::mem::take(&mut self.completed) {
+                self.complete(shared, completion);
+            }
+        }
+    }
+
+    fn collect(&mut self, shared: &Shared, patience: Patience) -> Vec<Operation> {
+        let ready = std::mem::take(&mut *lock(&shared.ready));
+        let mut operations = Vec::with_capacity(ready.len());
+        for log in ready {
+            log.is_ready.store(false, Ordering::Release);
+            self.collect_log(&log, patience, &mut operations);
+        }
+        operations
+    }
+
+    fn collect_log(&mut self, log: &Arc<Inner>, patience: Patience, operations: &mut Vec<Operation>) {
+        if log.needs_seal_before_sync() {
+            match patience {
+                // Nobody else may come to do it, and this thread may wait for the disk.
+                Patience::MayBlock => {
+                    if log.seal_rolled().is_err() {
+                        return;
+                    }
+                }
+                // The seal is a job; when it is done the log is ready again.
+                Patience::MustNotBlock => {}
+            }
+        }
+        let mut writer = log.writer();
+        if matches!(writer.phase, Phase::Closed(_)) || log.shared.has_failed() {
+            return;
+        }
+        let Ok(file) = writer.active.segment.file() else { return };
+        let sync_first =
+            if log.holds(Rule::SyncOnlyAfterItsWrites) { None } else { take_sync(log, &mut writer, true) };
+        let write = writer.queue.take();
+        if let Some(early) = write.as_ref().filter(|_| !log.holds(Rule::NobodySeesAboveWritten)) {
+            log.marks.written.set(early.end);
+        }
+        let sync = sync_first.or_else(|| take_sync(log, &mut writer, false));
+        drop(writer);
+        if let Some(covers) = sync {
+            let token = self.note(log, FlightKind::Sync { covers });
+            let kind = OperationKind::Sync { patience };
+            operations.push(Operation { token, file: Arc::clone(&file), kind });
+        }
+        if let Some(write) = write {
+            if !log.holds(Rule::NobodySeesAboveWritten) {
+                self.keep(&log.shared, log, &write);
+            }
+            let kind = OperationKind::Write { position: write.position, buffers: write.buffers() };
+            let token = self.note(log, FlightKind::Write(write));
+            operations.push(Operation { token, file, kind });
+        }
+    }
+
+    fn note(&mut self, log: &Arc<Inner>, kind: FlightKind) -> u64 {
+        let token = self.next_token;
+        self.next_token += 1;
+        self.flights.insert(token, Flight { log: Arc::clone(log), kind });
+        token
+    }
+
+    fn complete(&mut self, shared: &Shared, completion: Completion) {
+        let Some(Flight { log, kind }) = self.flights.remove(&completion.token) else { return };
+        match kind {
+            FlightKind::Write(write) => self.complete_write(shared, &log, &write, completion.result.is_ok()),
+            FlightKind::Sync { covers } => complete_sync(shared, &log, covers, completion.result.err()),
+        }
+        log.wake_reached();
+    }
+
+    fn complete_write(&mut self, shared: &Shared, log: &Arc<Inner>, write: &Write, is_written: bool) {
+        if !is_written {
+            log.writer().queue.landed();
+            log.close(Closed::WriteFailed);
+            lock(&shared.news).failed.push(log.id);
+            return;
+        }
+        if log.holds(Rule::NobodySeesAboveWritten) {
+            self.keep(shared, log, write);
+        }
+        let more = {
+            let mut writer = log.writer();
+            writer.queue.landed();
+            writer.active.segment.set_size(write.position + write.bytes as u64);
+            log.marks.written.set(write.end);
+            writer.queue.is_waiting() || writer.sync.is_wanted()
+        };
+        lock(&shared.news).moved.push(log.id);
+        if more {
+            log.make_ready();
+        }
+    }
+
+    /// Keeps what was written for readers, and drops what was written first, of all logs, when it is too much.
+    fn keep(&mut self, shared: &Shared, log: &Arc<Inner>, write: &Write) {
+        {
+            let mut tail = lock(&log.tail);
+            for chunk in &write.chunks {
+                self.kept.push_back((log.id, chunk.bytes.len()));
+                tail.push(chunk.clone());
+            }
+        }
+        self.kept_bytes += write.bytes;
+        while self.kept_bytes > self.kept_bytes_max {
+            let Some((id, bytes)) = self.kept.pop_front() else { break };
+            self.kept_bytes -= bytes;
+            if id == log.id {
+                lock(&log.tail).pop_oldest();
+            } else if let Some(other) = shared.log(id) {
+                lock(&other.tail).pop_oldest();
+            }
+        }
+    }
+}
+
+/// Decides whether to sync now; what it will cover.
+fn take_sync(log: &Inner, writer: &mut Writer, early: bool) -> Option<Offset> {
+    let written = if early { log.marks.accepted.get() } else { log.marks.written.get() };
+    if !writer.sync.is_due(written) || writer.has_older_unsynced() {
+        return None;
+    }
+    // One write may go first, so that those who came meanwhile share the sync; a second one would let the first waiter starve.
+    if !early && writer.queue.is_flying() && !writer.sync.waited {
+        writer.sync.waited = true;
+        return None;
+    }
+    writer.sync.waited = false;
+    writer.sync.in_flight = true;
+    writer.sync.covers(written);
+    Some(written)
+}
+
+fn complete_sync(shared: &Shared, log: &Arc<Inner>, covers: Offset, error: Option<io::Error>) {
+    let more = {
+        let mut writer = log.writer();
+        writer.sync.in_flight = false;
+        if error.is_none() {
+            log.marks.durable.raise(covers);
+        }
+        writer.sync.is_wanted()
+    };
+    if let Some(error) = error {
+        let path = log.writer().active.segment.path(FileKind::Log);
+        shared.fail(&path, "sync", &error);
+        return;
+    }
+    lock(&shared.news).moved.push(log.id);
+    if more {
+        log.make_ready();
+    }
+}

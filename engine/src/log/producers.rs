@@ -1,0 +1,81 @@
+//! Makes the state of producers again: the newest snapshot that is left, and the batches behind it.
+
+use std::sync::Arc;
+
+use super::inner::Inner;
+use super::noting::transaction_marker;
+use super::seal::FileError;
+use super::truncate::{CutError, walk_failed};
+use crate::disk::Open;
+use crate::segment::{FileKind, Segment, Walk, WalkError, file_path, parse_file_name};
+use crate::state::{ProducerBatch, Producers};
+use crate::units::{Monotonic, Offset, Timestamp};
+
+/// The state at `end`. Reads the log's directory and the batches behind the snapshot that it finds.
+pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Result<Producers, CutError> {
+    let (mut producers, from) = newest_snapshot(log, end, now)?;
+    let view = log.view();
+    for (number, segment) in view.segments.iter().enumerate() {
+        let next_base = view.segments.get(number + 1).map(|next| next.base());
+        if next_base.is_some_and(|next| next <= from) || segment.base() >= end {
+            continue;
+        }
+        let replayed = replay(&mut producers, segment, from, end, now);
+        replayed.map_err(|error| walk_failed(segment, from, error))?;
+    }
+    Ok(producers)
+}
+
+fn newest_snapshot(log: &Inner, end: Offset, now: Monotonic) -> Result<(Producers, Offset), FileError> {
+    let disk = &log.shared.disk;
+    let fail = |error| log.failed("read snapshots", log.directory.to_path_buf(), error);
+    let mut offsets: Vec<Offset> = disk
+        .list(&log.directory)
+        .map_err(fail)?
+        .iter()
+        .filter_map(|entry| parse_file_name(&entry.name))
+        .filter_map(|(offset, kind)| (kind == FileKind::Snapshot && offset <= end).then_some(offset))
+        .collect();
+    offsets.sort_unstable();
+    let limits = log.shared.limits.producers;
+    while let Some(offset) = offsets.pop() {
+        let file =
+            disk.open(&file_path(&log.directory, offset, FileKind::Snapshot), Open::Read).map_err(fail)?;
+        let mut bytes = vec![0; usize::try_from(file.size().map_err(fail)?).unwrap_or_default()];
+        let count = file.read_at(&mut bytes, 0).map_err(fail)?;
+        if let Ok(producers) = Producers::decode_snapshot(bytes.get(..count).unwrap_or_default(), limits, now)
+        {
+            return Ok((producers, offset));
+        }
+        // A damaged one is passed over: an older one and more of the log say the same.
+    }
+    Ok((Producers::new(limits), Offset::ZERO))
+}
+
+fn replay(
+    producers: &mut Producers,
+    segment: &Arc<Segment>,
+    from: Offset,
+    end: Offset,
+    now: Monotonic,
+) -> Result<(), WalkError> {
+    let position = segment.find(from.max(segment.base()))?;
+    let Some((position, _)) = position else { return Ok(()) };
+    let mut walk = Walk::new(segment, position).map_err(WalkError::Io)?;
+    while let Some((position, frame)) = walk.next()? {
+        if frame.base >= end {
+            break;
+        }
+        let Some(header) = walk.header(position) else { continue };
+        let timestamp = header.max_timestamp.unwrap_or(Timestamp::from_millis(-1));
+        if let Some(batch) = ProducerBatch::from_header(&header) {
+            producers.note(&batch, header.offsets(), timestamp, now);
+        } else if header.attributes.is_control() {
+            let bytes = walk.batch_bytes(position, frame.size).map_err(WalkError::Io)?;
+            if let Some(marker) = transaction_marker(&header, &bytes) {
+                producers.note_marker(&marker, header.base_offset, timestamp, now);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! What was accepted and waits to be written: the next write of a log, gathered while the last one is in flight.
+//!
+//! Knows bytes and positions; who submits it, and when, is the driver's business.
+
+use bytes::{Bytes, BytesMut};
+
+use super::tail::Chunk;
+use crate::units::Offset;
+
+/// A batch smaller than this is copied into the write buffer; a larger one is written from where it is.
+pub(crate) const SMALL_BYTES: usize = 4096;
+const BUFFER_BYTES_MIN: usize = 4096;
+const BUFFER_BYTES_MAX: usize = 256 << 10;
+/// Buffers of one write; the kernel takes 1,024 at a time.
+const CHUNKS_MAX: usize = 512;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct WriteQueue {
+    /// Where in the active segment the first waiting byte goes.
+    position: u64,
+    chunks: Vec<Chunk>,
+    small: BytesMut,
+    small_first: Offset,
+    small_end: Offset,
+    waiting_bytes: usize,
+    flying_bytes: usize,
+    buffer_bytes: usize,
+}
+
+/// One write.
+#[derive(Debug)]
+pub(crate) struct Write {
+    pub(crate) position: u64,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) bytes: usize,
+    /// What `written` is when it is done.
+    pub(crate) end: Offset,
+}
+
+impl Write {
+    pub(crate) fn buffers(&self) -> Vec<Bytes> {
+        self.chunks.iter().map(|chunk| chunk.bytes.clone()).collect()
+    }
+}
+
+impl WriteQueue {
+    /// Nothing waits; the next byte goes to `position`.
+    pub(crate) fn new(position: u64) -> Self {
+        Self {
+            position,
+            chunks: Vec::new(),
+            small: BytesMut::new(),
+            small_first: Offset::ZERO,
+            small_end: Offset::ZERO,
+            waiting_bytes: 0,
+            flying_bytes: 0,
+            buffer_bytes: BUFFER_BYTES_MIN,
+        }
+    }
+
+    /// Bytes that are not written yet.
+    pub(crate) const fn pending_bytes(&self) -> usize {
+        self.waiting_bytes + self.flying_bytes
+    }
+
+    pub(crate) const fn is_waiting(&self) -> bool {
+        self.waiting_bytes > 0
+    }
+
+    pub(crate) const fn is_flying(&self) -> bool {
+        self.flying_bytes > 0
+    }
+
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.pending_bytes() == 0
+    }
+
+    /// Adds whole batches.
+    pub(crate) fn push(&mut self, first: Offset, end: Offset, bytes: Bytes) {
+        self.waiting_bytes += bytes.len();
+        if bytes.len() >= SMALL_BYTES {
+            self.freeze_small();
+            self.chunks.push(Chunk { first, end, bytes });
+            return;
+        }
+        if self.small.capacity() - self.small.len() < bytes.len() {
+            self.freeze_small();
+            self.small.reserve(self.buffer_bytes);
+            self.buffer_bytes = (self.buffer_bytes * 2).min(BUFFER_BYTES_MAX);
+        }
+        if self.small.is_empty() {
+            self.small_first = first;
+        }
+        self.small_end = end;
+        self.small.extend_from_slice(&bytes);
+    }
+
+    /// Takes the next write, unless one is in flight or nothing waits.
+    pub(crate) fn take(&mut self) -> Option<Write> {
+        if self.is_flying() || !self.is_waiting() {
+            return None;
+        }
+        self.freeze_small();
+        let chunks = if self.chunks.len() > CHUNKS_MAX {
+            self.chunks.drain(..CHUNKS_MAX).collect()
+        } else {
+            std::mem::take(&mut self.chunks)
+        };
+        let bytes = chunks.iter().map(|chunk| chunk.bytes.len()).sum();
+        let end = chunks.last().map_or(self.small_end, |chunk| chunk.end);
+        if bytes < self.buffer_bytes / 4 {
+            self.buffer_bytes = BUFFER_BYTES_MIN;
+        }
+        let position = self.position;
+        self.position += bytes as u64;
+        self.waiting_bytes -= bytes;
+        self.flying_bytes = bytes;
+        Some(Write { position, chunks, bytes, end })
+    }
+
+    /// The write that was taken is done.
+    pub(crate) fn landed(&mut self) {
+        self.flying_bytes = 0;
+    }
+
+    fn freeze_small(&mut self) {
+        if !self.small.is_empty() {
+            let bytes = self.small.split().freeze();
+            self.chunks.push(Chunk { first: self.small_first, end: self.small_end, bytes });
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Makes room for appends: reserves bytes ahead of the writer, and makes the next segment. Both before an offset is given out, so that
+//! a full disk is a refusal and never a hole.
+//!
+//! It is done by the thread that appends, outside the writer's lock: others go on appending, unless they need the room too.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::inner::Inner;
+use super::shared::{Shared, lock};
+use super::writer::{Active, Demand, Need, Phase, Unsealed};
+use super::{Closed, LogConfig};
+use crate::disk::{File, Open, Patience, Wait};
+use crate::segment::{FileKind, Home, IndexSettings, Segment, file_path};
+use crate::units::{Offset, Timestamp};
+
+const STEP_BYTES_MIN: u64 = 64 << 10;
+const STEP_BYTES_MAX: u64 = 16 << 20;
+
+/// Why there is no room.
+#[derive(Debug)]
+pub(crate) enum NoRoom {
+    OutOfSpace,
+    Truncating,
+    Closed(Closed),
+}
+
+impl LogConfig {
+    pub(crate) fn index_settings(&self) -> IndexSettings {
+        IndexSettings {
+            interval_bytes: u64::from(self.index_interval_bytes),
+            bytes_max: usize::try_from(self.index_bytes_max).unwrap_or(usize::MAX),
+        }
+    }
+}
+
+impl Inner {
+    /// Makes the room that `demand` lacks, if it still does.
+    pub(crate) fn make_room(self: &Arc<Self>, demand: &Demand) -> Result<(), NoRoom> {
+        let _room = lock(&self.room);
+        let config = self.config();
+        let need = {
+            let mut writer = self.writer();
+            match writer.phase {
+                Phase::Open | Phase::Rolling => {}
+                Phase::Truncating => return Err(NoRoom::Truncating),
+                Phase::Closing => return Err(NoRoom::Closed(Closed::StoreClosed)),
+                Phase::Closed(why) => return Err(NoRoom::Closed(why)),
+            }
+            let need = writer.active.need(demand, &config);
+            if need == Some(Need::Roll) {
+                writer.phase = Phase::Rolling;
+            }
+            need
+        };
+        match need {
+            None => Ok(()),
+            Some(Need::Room) => self.reserve_ahead(demand, &config),
+            Some(Need::Roll) => {
+                let rolled = self.roll(demand, &config);
+                let mut writer = self.writer();
+                if writer.phase == Phase::Rolling {
+                    writer.phase = Phase::Open;
+                }
+                rolled
+            }
+        }
+    }
+
+    fn reserve_ahead(&self, demand: &Demand, config: &LogConfig) -> Result<(), NoRoom> {
+        let (segment, size, step) = {
+            let writer = self.writer();
+            let active = &writer.active;
+            (Arc::clone(&active.segment), active.size, active.reserve_step)
+        };
+        let file = segment.file().map_err(|error| self.refuse_room(&error))?;
+        let least = size + demand.bytes as u64;
+        let most = u64::from(config.segment_bytes_max).max(least);
+        let (reserved, step) = self.reserve(&file, least, (size + step).clamp(least, most), step)?;
+        let mut writer = self.writer();
+        if Arc::ptr_eq(&writer.active.segment, &segment) {
+            writer.active.reserved = reserved.max(writer.active.reserved);
+            writer.active.reserve_step = step;
+        }
+        Ok(())
+    }
+
+    /// Reserves up to `wished`, or at least up to `least`; gives what is reserved and the next step.
+    fn reserve(&self, file: &File, least: u64, wished: u64, step: u64) -> Result<(u64, u64), NoRoom> {
+        match file.reserve(wished) {
+            Ok(()) => Ok((wished, (step * 2).min(STEP_BYTES_MAX))),
+            // Then a full disk is found by the write, which closes the log; no offset is used twice that way either.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok((u64::MAX, step)),
+            Err(error) if is_full(&error) && wished > least => {
+                self.reserve(file, least, least, STEP_BYTES_MIN)
+            }
+            Err(error) => Err(self.refuse_room(&error)),
+        }
+    }
+
+    /// Makes the next segment. What was accepted into the old one is written first, so that a kill leaves no hole between the two:
+    /// it leaves an empty next segment, or none.
+    pub(crate) fn roll(self: &Arc<Self>, demand: &Demand, config: &LogConfig) -> Result<(), NoRoom> {
+        self.drain().map_err(NoRoom::Closed)?;
+        let (old, base) = {
+            let writer = self.writer();
+            (Arc::clone(&writer.active.segment), self.marks.accepted.get().max(demand.first))
+        };
+        let made = self.make_segment(base, demand.bytes as u64, config, demand.now);
+        let active = match made {
+            Ok(active) => active,
+            Err(no_room) => {
+                drop(self.shared.disk.remove_file(&file_path(&self.directory, base, FileKind::Log)));
+                return Err(no_room);
+            }
+        };
+        let emptied = old.size() == 0 && old.base() < base;
+        {
+            let mut writer = self.writer();
+            if writer.phase != Phase::Rolling {
+                return Err(NoRoom::Truncating);
+            }
+            let mut segments = self.view().segments.clone();
+            if emptied {
+                segments.pop();
+            } else {
+                let snapshot = Some((base, writer.producers.encode_snapshot()));
+                writer.unsealed.push_back(Unsealed { segment: Arc::clone(&old), snapshot });
+            }
+            segments.push(Arc::clone(&active.segment));
+            writer.queue = super::queue::WriteQueue::new(0);
+            writer.active = active;
+            writer.names.made += 1;
+            self.set_segments(segments);
+        }
+        if emptied {
+            old.remove().map_err(|error| self.refuse_room(&error))?;
+        }
+        lock(&self.shared.sealing).push(self.id);
+        Ok(())
+    }
+
+    /// An empty segment with room for `bytes`.
+    pub(crate) fn make_segment(
+        &self,
+        base: Offset,
+        bytes: u64,
+        config: &LogConfig,
+        now: Timestamp,
+    ) -> Result<Active, NoRoom> {
+        let made = new_active(&self.shared, &self.directory, base, config, now);
+        let mut active = made.map_err(|error| self.refuse_room(&error))?;
+        let file = active.segment.file().map_err(|error| self.refuse_room(&error))?;
+        let wished = STEP_BYTES_MIN.min(u64::from(config.segment_bytes_max)).max(bytes);
+        if bytes > 0 {
+            (active.reserved, active.reserve_step) = self.reserve(&file, bytes, wished, STEP_BYTES_MIN)?;
+        }
+        Ok(active)
+    }
+
+    /// Turns the driver until everything that is accepted is written. The caller has seen to it that nothing more is accepted.
+    pub(crate) fn drain(self: &Arc<Self>) -> Result<(), Closed> {
+        loop {
+            if let Some(why) = self.closed() {
+                return Err(why);
+            }
+            {
+                let writer = self.writer();
+                if writer.queue.is_idle() && !writer.sync.in_flight {
+                    return Ok(());
+                }
+            }
+            self.make_ready();
+            lock(&self.shared.driver).turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
+            self.shared.progress.tell();
+        }
+    }
+
+    fn refuse_room(&self, error: &io::Error) -> NoRoom {
+        if is_full(error) {
+            return NoRoom::OutOfSpace;
+        }
+        self.shared.fail(&self.directory, "make room for appends", error);
+        NoRoom::Closed(Closed::StoreFailed)
+    }
+}
+
+/// Makes an empty segment. Nothing is reserved for it yet.
+pub(crate) fn new_active(
+    shared: &Shared,
+    directory: &Path,
+    base: Offset,
+    config: &LogConfig,
+    now: Timestamp,
+) -> io::Result<Active> {
+    let disk = &shared.disk;
+    // What an earlier segment of this base has left behind.
+    for kind in [FileKind::OffsetIndex, FileKind::TimeIndex, FileKind::AbortedIndex] {
+        match disk.remove_file(&file_path(directory, base, kind)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    let file = disk.open(&file_path(directory, base, FileKind::Log), Open::Create)?;
+    file.set_size(0)?;
+    let home = shared.home(directory.into(), config);
+    let index = home.settings.empty(base);
+    let segment = Segment::active(home, base, file, 0, index);
+    Ok(Active {
+        segment: Arc::new(segment),
+        size: 0,
+        reserved: 0,
+        reserve_step: STEP_BYTES_MIN,
+        first: None,
+        created: now,
+        age_max: shared.age_max(config),
+    })
+}
+
+impl Shared {
+    /// Where the segments of a log are.
+    pub(crate) fn home(&self, directory: Arc<Path>, config: &LogConfig) -> Home {
+        Home {
+            directory,
+            disk: Arc::clone(&self.disk),
+            files: Arc::clone(&self.files),
+            settings: config.index_settings(),
+        }
+    }
+
+    /// How long the next segment may grow.
+    pub(crate) fn age_max(&self, config: &LogConfig) -> Duration {
+        let jitter_ms = config.segment_jitter_max.min(config.segment_age_max).as_millis();
+        let jitter_ms = u64::try_from(jitter_ms).unwrap_or(u64::MAX);
+        let taken = if jitter_ms == 0 { 0 } else { lock(&self.random).u64(..jitter_ms) };
+        config.segment_age_max.saturating_sub(Duration::from_millis(taken))
+    }
+}
+
+/// Whether the error says that there is no more room, which is no fault of the disk.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}

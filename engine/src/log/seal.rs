@@ -1,0 +1,106 @@
+//! Finishes segments that grow no more, in their order: trimmed, indexed, synced, and only then is anything behind them durable.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::inner::Inner;
+use super::shared::lock;
+use super::writer::Unsealed;
+use crate::disk::Open;
+use crate::segment::{FileKind, file_path};
+use crate::units::Offset;
+
+/// A file that could not be changed. The directory has failed.
+#[derive(Debug)]
+pub(crate) struct FileError {
+    pub(crate) path: PathBuf,
+    pub(crate) source: io::Error,
+}
+
+impl Inner {
+    /// Whether something older than the active segment has to be synced before it.
+    pub(crate) fn needs_seal_before_sync(&self) -> bool {
+        let writer = self.writer();
+        writer.sync.is_wanted() && writer.has_older_unsynced()
+    }
+
+    /// Seals what was rolled. Each step may be repeated: a crash leaves segments that recovery finds above the recovery point.
+    pub(crate) fn seal_rolled(self: &Arc<Self>) -> Result<(), FileError> {
+        let _maintenance = lock(&self.maintenance);
+        self.seal_rolled_held()
+    }
+
+    /// As [`Inner::seal_rolled`], for a caller who holds `maintenance`.
+    pub(crate) fn seal_rolled_held(self: &Arc<Self>) -> Result<(), FileError> {
+        loop {
+            let (next, names) = {
+                let writer = self.writer();
+                (writer.unsealed.front().cloned(), writer.names)
+            };
+            if let Some(unsealed) = next {
+                self.seal_one(&unsealed)?;
+                let mut writer = self.writer();
+                if writer.unsealed.front().is_some_and(|first| Arc::ptr_eq(&first.segment, &unsealed.segment))
+                {
+                    writer.unsealed.pop_front();
+                    unsealed.segment.let_go_of_file();
+                    writer.names.made += 1;
+                }
+                continue;
+            }
+            if !names.are_synced() {
+                self.sync_directory()?;
+            }
+            let mut writer = self.writer();
+            writer.names.synced = names.made;
+            if !writer.has_older_unsynced() {
+                let sealed_to = writer.active.segment.base();
+                self.marks.durable.raise(sealed_to.min(self.marks.written.get()));
+                drop(writer);
+                self.make_ready();
+                return Ok(());
+            }
+        }
+    }
+
+    fn seal_one(&self, unsealed: &Unsealed) -> Result<(), FileError> {
+        let segment = &unsealed.segment;
+        let path = segment.path(FileKind::Log);
+        let log = || -> io::Result<()> {
+            let file = segment.file()?;
+            // Gives the room behind the last byte back.
+            file.set_size(segment.size())?;
+            segment.write_sealed_indexes()?;
+            file.sync()
+        };
+        log().map_err(|error| self.failed("seal", path, error))?;
+        if let Some((offset, bytes)) = &unsealed.snapshot {
+            self.write_snapshot(*offset, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the state of producers at `offset`, synced. Under its final name, as Kafka does; a torn one fails its CRC.
+    pub(crate) fn write_snapshot(&self, offset: Offset, bytes: &[u8]) -> Result<(), FileError> {
+        let path = file_path(&self.directory, offset, FileKind::Snapshot);
+        let write = || -> io::Result<()> {
+            let file = self.shared.disk.open(&path, Open::Create)?;
+            file.set_size(0)?;
+            file.write_all_at(bytes, 0)?;
+            file.sync()
+        };
+        write().map_err(|error| self.failed("write a snapshot", path.clone(), error))
+    }
+
+    pub(crate) fn sync_directory(&self) -> Result<(), FileError> {
+        let synced = self.shared.disk.sync_directory(&self.directory);
+        synced.map_err(|error| self.failed("sync a directory", self.directory.to_path_buf(), error))
+    }
+
+    /// Gives the directory up.
+    pub(crate) fn failed(&self, what: &'static str, path: PathBuf, source: io::Error) -> FileError {
+        self.shared.fail(&path, what, &source);
+        FileError { path, source }
+    }
+}

@@ -1,0 +1,160 @@
+//! What all logs of a data directory share: the disk, the driver's lists, and whether the directory has failed.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+
+use super::driver::Driver;
+use super::inner::Inner;
+use super::{LogId, StoreFailure};
+use crate::disk::Disk;
+use crate::rules::Rules;
+use crate::segment::OpenFiles;
+use crate::state::ProducersConfig;
+use crate::units::Monotonic;
+
+/// The bounds that hold for every log of a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) pending_bytes_max: usize,
+    pub(crate) tail_bytes_max: usize,
+    pub(crate) sealed_files_max: usize,
+    pub(crate) producers: ProducersConfig,
+    pub(crate) rules: Rules,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) directory: PathBuf,
+    pub(crate) limits: Limits,
+    pub(crate) files: Arc<OpenFiles>,
+    pub(crate) logs: RwLock<Vec<Option<Arc<Inner>>>>,
+    pub(crate) driver: Mutex<Driver>,
+    /// Logs that have something for the driver; each at most once.
+    pub(crate) ready: Mutex<Vec<Arc<Inner>>>,
+    pub(crate) news: Mutex<News>,
+    /// Logs with segments to seal.
+    pub(crate) sealing: Mutex<Vec<LogId>>,
+    /// Logs with bytes that are not durable, and since when; each at most once.
+    pub(crate) dirty: Mutex<VecDeque<(Monotonic, LogId)>>,
+    pub(crate) progress: Progress,
+    pub(crate) random: Mutex<fastrand::Rng>,
+    waiters: AtomicU64,
+    failed: AtomicBool,
+    failure: OnceLock<StoreFailure>,
+}
+
+/// What happened since the last turn that somebody asked for.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    pub(crate) moved: Vec<LogId>,
+    pub(crate) failed: Vec<LogId>,
+}
+
+/// Lets threads wait for the driver's next result without missing it.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    turns: Mutex<u64>,
+    changed: Condvar,
+    waiting: AtomicU64,
+}
+
+impl Progress {
+    /// Something may have changed.
+    pub(crate) fn tell(&self) {
+        let mut turns = lock(&self.turns);
+        *turns = turns.wrapping_add(1);
+        drop(turns);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// Waits until something changes, unless `proceed`, asked under the same lock, says that there is no need.
+    pub(crate) fn wait_unless<T>(&self, proceed: impl FnOnce() -> Option<T>) -> Option<T> {
+        let turns = lock(&self.turns);
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let now = proceed();
+        if now.is_none() {
+            let before = *turns;
+            drop(self.changed.wait_while(turns, |turns| *turns == before));
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        now
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        limits: Limits,
+        seed: u64,
+    ) -> std::io::Result<Arc<Self>> {
+        let driver = Driver::new(disk.queue()?, limits.tail_bytes_max);
+        Ok(Arc::new(Self {
+            disk,
+            directory: directory.to_owned(),
+            files: Arc::new(OpenFiles::new(limits.sealed_files_max)),
+            limits,
+            logs: RwLock::default(),
+            driver: Mutex::new(driver),
+            ready: Mutex::default(),
+            news: Mutex::default(),
+            sealing: Mutex::default(),
+            dirty: Mutex::default(),
+            progress: Progress::default(),
+            random: Mutex::new(fastrand::Rng::with_seed(seed)),
+            waiters: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            failure: OnceLock::new(),
+        }))
+    }
+
+    /// A key for a task that waits.
+    pub(crate) fn next_waiter(&self) -> u64 {
+        self.waiters.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether the directory was given up.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn failure(&self) -> Option<&StoreFailure> {
+        self.failure.get()
+    }
+
+    /// Gives the directory up, for good. The first reason stays.
+    pub(crate) fn fail(&self, path: &Path, what: &'static str, error: &std::io::Error) {
+        let failure = StoreFailure { path: path.to_owned(), what, error: error.to_string() };
+        if self.failure.set(failure).is_err() {
+            return;
+        }
+        self.failed.store(true, Ordering::Release);
+        let logs: Vec<_> = self.all_logs();
+        for log in &logs {
+            log.wake_all();
+        }
+        lock(&self.news).failed.extend(logs.iter().map(|log| log.id));
+        self.progress.tell();
+    }
+
+    pub(crate) fn log(&self, id: LogId) -> Option<Arc<Inner>> {
+        let logs = self.logs.read().unwrap_or_else(PoisonError::into_inner);
+        logs.get(usize::try_from(id.0).ok()?)?.clone()
+    }
+
+    pub(crate) fn all_logs(&self) -> Vec<Arc<Inner>> {
+        let logs = self.logs.read().unwrap_or_else(PoisonError::into_inner);
+        logs.iter().flatten().cloned().collect()
+    }
+}
+
+/// A lock whose holder cannot have left it half changed: what a panic interrupts here are whole assignments.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,289 @@
+//! Cuts a log, or lets it begin anew elsewhere. Jobs, because files are changed; each may be repeated.
+//!
+//! ```text
+//! appends refused -> what is in flight lands -> recovery point lowered, in its checkpoint, synced -> marks, view, epochs, index
+//!                 -> later segments removed, newest first -> the last one cut, synced -> producers made again -> appends taken
+//! ```
+//! A crash on the way leaves some later segments gone and the rest longer than asked: the next comparison with the leader finds that
+//! again. The recovery point goes down first, so that nothing above it is believed which may be half old and half new.
+
+use std::io;
+use std::sync::Arc;
+
+use super::inner::Inner;
+use super::producers::rebuild_producers;
+use super::queue::WriteQueue;
+use super::room::NoRoom;
+use super::seal::FileError;
+use super::shared::lock;
+use super::writer::{Active, Phase};
+use super::{Closed, ReadError};
+use crate::checkpoint::Certainty;
+use crate::rules::Rule;
+use crate::segment::{FileKind, FirstBatch, Segment, WalkError, parse_file_name};
+use crate::state::{EpochHistory, Producers};
+use crate::units::Offset;
+
+/// Why a log was not cut.
+#[derive(Debug)]
+pub(crate) enum CutError {
+    /// Somebody else is at it.
+    Truncating,
+    Closed(Closed),
+    /// Where to cut could not be found, because what is there is no batch.
+    Damaged(ReadError),
+    File(FileError),
+}
+
+impl From<FileError> for CutError {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
+    }
+}
+
+impl Inner {
+    /// Removes everything at and above `to`, a batch that lies across included. `lower` lowers the recovery point in its
+    /// checkpoint. Gives the new end.
+    pub(crate) fn truncate(
+        self: &Arc<Self>,
+        to: Offset,
+        lower: impl FnOnce(Offset) -> Result<(), FileError>,
+    ) -> Result<Offset, CutError> {
+        let _maintenance = lock(&self.maintenance);
+        self.begin_cut()?;
+        let cut = self.truncate_held(to, lower);
+        self.end_cut();
+        cut
+    }
+
+    fn truncate_held(
+        self: &Arc<Self>,
+        to: Offset,
+        lower: impl FnOnce(Offset) -> Result<(), FileError>,
+    ) -> Result<Offset, CutError> {
+        let now = self.writer().clock;
+        let log_end = self.marks.accepted.get();
+        if to >= log_end {
+            // Nothing is cut, but an epoch that began at the end without a record may go (KAFKA-10706).
+            self.cut_epochs(to.min(log_end))?;
+            return Ok(log_end);
+        }
+        let view = self.view();
+        if view.segments.first().is_none_or(|first| to <= first.base()) {
+            return self.restart_held(to, lower);
+        }
+        let Cut { kept, size, end } = self.place_of_cut(&view.segments, to)?;
+        self.marks.durable.lower(end);
+        lower(end)?;
+        let (stay, go) = view.segments.split_at(kept + 1);
+        let Some(last) = stay.last().map(Arc::clone) else { return Ok(log_end) };
+        self.publish_cut(stay.to_vec(), end);
+        last.reactivate(end, size).map_err(|error| walk_failed(&last, end, error))?;
+        self.cut_files(go, &last, size)?;
+        self.cut_epochs(end)?;
+        if self.holds(Rule::ProducersFollowTruncation) {
+            self.remove_snapshots(|offset| offset > end)?;
+            let producers = rebuild_producers(self, end, now.monotonic)?;
+            self.writer().producers = producers;
+        }
+        let first = first_batch(&last, end)?;
+        let age_max = self.shared.age_max(&self.config());
+        let mut writer = self.writer();
+        writer.queue = WriteQueue::new(size);
+        writer.unsealed.retain(|unsealed| unsealed.segment.base() < last.base());
+        writer.names.made += 1;
+        writer.active = Active {
+            segment: last,
+            size,
+            reserved: size,
+            reserve_step: 64 << 10,
+            first,
+            created: now.wall,
+            age_max,
+        };
+        Ok(end)
+    }
+
+    /// Removes everything; the log goes on, empty, at `offset`.
+    pub(crate) fn restart_at(
+        self: &Arc<Self>,
+        offset: Offset,
+        lower: impl FnOnce(Offset) -> Result<(), FileError>,
+    ) -> Result<Offset, CutError> {
+        let _maintenance = lock(&self.maintenance);
+        self.begin_cut()?;
+        let cut = self.restart_held(offset, lower);
+        self.end_cut();
+        cut
+    }
+
+    fn restart_held(
+        self: &Arc<Self>,
+        offset: Offset,
+        lower: impl FnOnce(Offset) -> Result<(), FileError>,
+    ) -> Result<Offset, CutError> {
+        let now = self.writer().clock;
+        self.marks.durable.lower(offset);
+        lower(offset)?;
+        let old = self.view();
+        // Newest first, and the oldest only when the others are gone for certain, so that what a crash leaves is a beginning of the log.
+        let (oldest, later) = old.segments.split_at(1);
+        self.remove_segments(later)?;
+        if !later.is_empty() {
+            self.sync_directory()?;
+        }
+        self.remove_segments(oldest)?;
+        self.remove_snapshots(|_| true)?;
+        let made = self.make_segment(offset, 0, &self.config(), now.wall);
+        let active = made.map_err(|no_room| match no_room {
+            NoRoom::Closed(why) => CutError::Closed(why),
+            NoRoom::OutOfSpace | NoRoom::Truncating => {
+                let error = io::Error::from(io::ErrorKind::StorageFull);
+                CutError::File(self.failed("make a segment", self.directory.to_path_buf(), error))
+            }
+        })?;
+        let segments = vec![Arc::clone(&active.segment)];
+        {
+            let mut writer = self.writer();
+            writer.active = active;
+            writer.queue = WriteQueue::new(0);
+            writer.unsealed.clear();
+            writer.names.made += 1;
+            writer.producers = Producers::new(self.shared.limits.producers);
+            writer.epochs = EpochHistory::default();
+        }
+        self.publish_cut(segments, offset);
+        self.marks.start.set(offset);
+        self.marks.durable.set(offset);
+        self.write_epochs(Certainty::Durable)?;
+        self.sync_directory()?;
+        Ok(offset)
+    }
+
+    /// Refuses appends from now on, and waits for what is in flight.
+    fn begin_cut(self: &Arc<Self>) -> Result<(), CutError> {
+        let _room = lock(&self.room);
+        {
+            let mut writer = self.writer();
+            match writer.phase {
+                Phase::Open | Phase::Rolling => writer.phase = Phase::Truncating,
+                Phase::Truncating => return Err(CutError::Truncating),
+                Phase::Closing => return Err(CutError::Closed(Closed::StoreClosed)),
+                Phase::Closed(why) => return Err(CutError::Closed(why)),
+            }
+        }
+        self.drain().map_err(CutError::Closed)
+    }
+
+    fn end_cut(&self) {
+        let mut writer = self.writer();
+        if writer.phase == Phase::Truncating {
+            writer.phase = Phase::Open;
+        }
+        drop(writer);
+        self.wake_reached();
+        self.shared.progress.tell();
+    }
+
+    /// The segment that stays the last one, and where it is cut.
+    fn place_of_cut(&self, segments: &[Arc<Segment>], to: Offset) -> Result<Cut, CutError> {
+        let mut kept = segments.partition_point(|segment| segment.base() < to).saturating_sub(1);
+        loop {
+            let Some(segment) = segments.get(kept) else {
+                return Ok(Cut { kept: 0, size: 0, end: self.marks.start.get() });
+            };
+            let found = segment.find(to).map_err(|error| walk_failed(segment, to, error))?;
+            let size = found.map_or(segment.size(), |(position, _)| position);
+            let end = end_below(segment, to, size)?;
+            // A segment of which nothing stays is no end: the batch before it is, in the segment before.
+            if size > 0 || kept == 0 {
+                return Ok(Cut { kept, size, end });
+            }
+            kept -= 1;
+        }
+    }
+
+    /// From here on nobody sees or waits for anything above `end`. The tail goes as a whole: it is soon there again.
+    fn publish_cut(&self, segments: Vec<Arc<Segment>>, end: Offset) {
+        let mut writer = self.writer();
+        writer.sync.cut(end);
+        self.marks.cut(end);
+        self.set_segments(segments);
+        lock(&self.tail).clear();
+    }
+
+    fn cut_files(&self, go: &[Arc<Segment>], last: &Arc<Segment>, size: u64) -> Result<(), FileError> {
+        self.remove_segments(go)?;
+        let cut = || {
+            let file = last.file()?;
+            file.set_size(size)?;
+            // A power loss must not bring the old end back behind, or between, what is appended from now on.
+            file.sync()
+        };
+        cut().map_err(|error| self.failed("cut a segment", last.path(FileKind::Log), error))?;
+        if go.is_empty() { Ok(()) } else { self.sync_directory() }
+    }
+
+    /// Removes segments, the newest first.
+    fn remove_segments(&self, segments: &[Arc<Segment>]) -> Result<(), FileError> {
+        for segment in segments.iter().rev() {
+            let removed = segment.remove();
+            removed.map_err(|error| self.failed("remove a segment", segment.path(FileKind::Log), error))?;
+        }
+        Ok(())
+    }
+
+    fn cut_epochs(&self, end: Offset) -> Result<(), FileError> {
+        if !self.holds(Rule::EpochsFollowTruncation) {
+            return Ok(());
+        }
+        let changed = self.writer().epochs.truncate_from_end(end);
+        if changed { self.write_epochs(Certainty::Written) } else { Ok(()) }
+    }
+
+    pub(crate) fn remove_snapshots(&self, goes: impl Fn(Offset) -> bool) -> Result<(), FileError> {
+        let disk = &self.shared.disk;
+        let fail = |error| self.failed("remove a snapshot", self.directory.to_path_buf(), error);
+        for entry in disk.list(&self.directory).map_err(fail)? {
+            if let Some((offset, FileKind::Snapshot)) = parse_file_name(&entry.name)
+                && goes(offset)
+            {
+                disk.remove_file(&self.directory.join(&entry.name)).map_err(fail)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The end of the last whole batch that begins below `size`; the base, if there is none.
+fn end_below(segment: &Arc<Segment>, to: Offset, size: u64) -> Result<Offset, CutError> {
+    if size == 0 {
+        return Ok(segment.base());
+    }
+    let last = segment.last_frame_below(to, size);
+    let last = last.map_err(|error| walk_failed(segment, segment.base(), error))?;
+    Ok(last.map_or(segment.base(), |frame| frame.end()))
+}
+
+fn first_batch(segment: &Arc<Segment>, end: Offset) -> Result<Option<FirstBatch>, CutError> {
+    let first = segment.find(segment.base()).map_err(|error| walk_failed(segment, end, error))?;
+    Ok(first.map(|(_, frame)| FirstBatch { max_timestamp: frame.max_timestamp }))
+}
+
+/// What a walk over a segment failed for, as a reader is told it.
+pub(crate) fn walk_failed(segment: &Segment, offset: Offset, error: WalkError) -> CutError {
+    let path = segment.path(FileKind::Log);
+    CutError::Damaged(match error {
+        WalkError::Io(source) => ReadError::Io { path, source },
+        WalkError::Damaged(position) => ReadError::Damaged { path, position, offset },
+    })
+}
+
+/// What stays.
+struct Cut {
+    /// The number of the segment that is the last one afterwards.
+    kept: usize,
+    /// Its size afterwards.
+    size: u64,
+    end: Offset,
+}

@@ -1,0 +1,178 @@
+//! What the writer of a log owns, all of it behind one short lock: the order, the active segment, what waits to be written.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Closed;
+use super::config::LogConfig;
+use super::queue::WriteQueue;
+use crate::segment::{FirstBatch, Segment};
+use crate::state::{EpochHistory, Producers};
+use crate::units::{Now, Offset, Timestamp};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) phase: Phase,
+    pub(crate) epochs: EpochHistory,
+    /// Whether the file of epochs lags behind, or is not synced.
+    pub(crate) epochs_unsynced: bool,
+    pub(crate) producers: Producers,
+    pub(crate) active: Active,
+    pub(crate) queue: WriteQueue,
+    pub(crate) sync: SyncState,
+    /// Counts the files that were made in the directory, and those whose names are certain.
+    pub(crate) names: Names,
+    /// Segments that were rolled, or found at opening, and whose files are not yet as they will stay. Oldest first.
+    pub(crate) unsealed: VecDeque<Unsealed>,
+    /// The time of the last append.
+    pub(crate) clock: Now,
+    /// Whether the log is in the list of dirty ones.
+    pub(crate) listed_dirty: bool,
+}
+
+impl Writer {
+    /// Whether something has to be synced before a sync of the active segment means anything.
+    pub(crate) fn has_older_unsynced(&self) -> bool {
+        !self.unsealed.is_empty() || !self.names.are_synced()
+    }
+}
+
+/// Names in the log's directory; a sync of the directory makes those certain that were made before it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Names {
+    pub(crate) made: u64,
+    pub(crate) synced: u64,
+}
+
+impl Names {
+    pub(crate) const fn are_synced(self) -> bool {
+        self.made == self.synced
+    }
+}
+
+/// Whether the log takes appends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It does.
+    Open,
+    /// The next segment is being made; appends wait.
+    Rolling,
+    /// The log is being cut; appends are refused.
+    Truncating,
+    /// The store is being closed; what was accepted is still written.
+    Closing,
+    /// Never again.
+    Closed(Closed),
+}
+
+/// The segment that grows.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) segment: Arc<Segment>,
+    /// Bytes that are accepted.
+    pub(crate) size: u64,
+    /// Room is certain up to here.
+    pub(crate) reserved: u64,
+    /// How much was reserved last; it doubles.
+    pub(crate) reserve_step: u64,
+    /// Its first batch; `None` if it is empty.
+    pub(crate) first: Option<FirstBatch>,
+    /// When it began, for batches without timestamps.
+    pub(crate) created: Timestamp,
+    /// How long it may grow, its jitter taken off.
+    pub(crate) age_max: Duration,
+}
+
+/// A segment to seal.
+#[derive(Clone, Debug)]
+pub(crate) struct Unsealed {
+    pub(crate) segment: Arc<Segment>,
+    /// Where the next segment begins, and the state of producers there.
+    pub(crate) snapshot: Option<(Offset, Vec<u8>)>,
+}
+
+/// Who wants a sync, and whether one is under way.
+#[derive(Debug, Default)]
+pub(crate) struct SyncState {
+    /// The smallest and the greatest end that somebody waits for.
+    wanted: Option<(Offset, Offset)>,
+    pub(crate) in_flight: bool,
+    /// A write was let go first, so that it is covered too; the sync waits for no second one.
+    pub(crate) waited: bool,
+}
+
+impl SyncState {
+    pub(crate) fn want(&mut self, end: Offset) {
+        self.wanted = Some(match self.wanted {
+            Some((low, high)) => (low.min(end), high.max(end)),
+            None => (end, end),
+        });
+    }
+
+    /// Whether a sync would help somebody, now that everything below `written` is written.
+    pub(crate) fn is_due(&self, written: Offset) -> bool {
+        !self.in_flight && self.wanted.is_some_and(|(low, _)| low <= written)
+    }
+
+    pub(crate) const fn is_wanted(&self) -> bool {
+        self.wanted.is_some()
+    }
+
+    /// Everything below `end` is, or is about to be, synced.
+    pub(crate) fn covers(&mut self, end: Offset) {
+        self.wanted = self.wanted.filter(|(_, high)| *high > end).map(|(_, high)| (high, high));
+    }
+
+    /// Nobody can wait for more than this any longer.
+    pub(crate) fn cut(&mut self, end: Offset) {
+        self.wanted = self.wanted.map(|(low, high)| (low.min(end), high.min(end)));
+    }
+}
+
+/// What stands between a batch and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// Room in the active segment.
+    Room,
+    /// Another segment.
+    Roll,
+}
+
+/// What a batch, or a run of them, asks of its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Demand {
+    pub(crate) bytes: usize,
+    pub(crate) first: Offset,
+    pub(crate) last: Offset,
+    pub(crate) max_timestamp: Option<Timestamp>,
+    pub(crate) now: Timestamp,
+}
+
+impl Active {
+    /// What has to be done before a batch can have its place; the rules are those of `LogSegment.shouldRoll`.
+    pub(crate) fn need(&self, demand: &Demand, config: &LogConfig) -> Option<Need> {
+        let end = self.size + demand.bytes as u64;
+        let relative = demand.last.distance_from(self.segment.base());
+        if relative.is_none_or(|relative| relative > i64::from(i32::MAX)) {
+            return Some(Need::Roll);
+        }
+        let full = end > u64::from(config.segment_bytes_max.min(i32::MAX.unsigned_abs()));
+        if self.size > 0 && (full || self.is_too_old(demand) || self.segment.index_is_full()) {
+            return Some(Need::Roll);
+        }
+        (end > self.reserved).then_some(Need::Room)
+    }
+
+    fn is_too_old(&self, demand: &Demand) -> bool {
+        let age_ms = match self.first.and_then(|first| first.max_timestamp) {
+            Some(first) => match demand.max_timestamp {
+                Some(incoming) => incoming.millis().saturating_sub(first.millis()),
+                None => return false,
+            },
+            None => demand.now.millis().saturating_sub(self.created.millis()),
+        };
+        u128::try_from(age_ms).is_ok_and(|age_ms| age_ms > self.age_max.as_millis())
+    }
+}

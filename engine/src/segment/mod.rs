@@ -1,0 +1,325 @@
+//! One log file with its indexes: active, in which case it grows and its indexes are in the heap, or sealed.
+//!
+//! A segment refuses to know its neighbours, and what of it is durable.
+
+mod files;
+mod frame;
+mod lookup;
+mod name;
+mod walk;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use name::{FileKind, file_path, parse_file_name};
+
+pub(crate) use files::OpenFiles;
+pub(crate) use frame::{Frame, frame_at};
+pub(crate) use lookup::SegmentIndex;
+pub(crate) use walk::{Walk, WalkError};
+
+use files::Slot;
+
+use crate::disk::{Disk, File, Open};
+use crate::index::{ActiveIndex, TimeEntry};
+use crate::units::{Offset, Timestamp};
+
+/// How an index is made (`index.interval.bytes`, `segment.index.bytes`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexSettings {
+    pub(crate) interval_bytes: u64,
+    pub(crate) bytes_max: usize,
+}
+
+impl IndexSettings {
+    pub(crate) const fn empty(self, base: Offset) -> ActiveIndex {
+        ActiveIndex::new(base, self.interval_bytes, self.bytes_max)
+    }
+}
+
+/// The greatest timestamp of a segment's first batch, from which its age is reckoned; absent if that batch has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FirstBatch {
+    pub(crate) max_timestamp: Option<Timestamp>,
+}
+
+/// Where the segments of one log are.
+#[derive(Clone, Debug)]
+pub(crate) struct Home {
+    pub(crate) directory: Arc<Path>,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) files: Arc<OpenFiles>,
+    pub(crate) settings: IndexSettings,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    base: Offset,
+    home: Home,
+    file: Slot,
+    /// Bytes that are written; readers look at no more.
+    size: AtomicU64,
+    index: Mutex<SegmentIndex>,
+}
+
+impl Segment {
+    /// A segment that grows, with its open file.
+    pub(crate) fn active(home: Home, base: Offset, file: File, size: u64, index: ActiveIndex) -> Self {
+        Self {
+            base,
+            home,
+            file: Arc::new(Mutex::new(Some(file))),
+            size: AtomicU64::new(size),
+            index: Mutex::new(SegmentIndex::Active(index)),
+        }
+    }
+
+    /// A segment that grows no more. File and indexes are opened when somebody reads.
+    pub(crate) fn sealed(home: Home, base: Offset, size: u64) -> Self {
+        Self {
+            base,
+            home,
+            file: Slot::default(),
+            size: AtomicU64::new(size),
+            index: Mutex::new(SegmentIndex::Unopened),
+        }
+    }
+
+    /// The offset in its name; nothing below it is in the segment.
+    pub(crate) const fn base(&self) -> Offset {
+        self.base
+    }
+
+    /// Bytes that are written.
+    pub(crate) fn size(&self) -> u64 {
+        self.size.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_size(&self, size: u64) {
+        self.size.store(size, Ordering::Release);
+    }
+
+    /// The path of one of its files.
+    pub(crate) fn path(&self, kind: FileKind) -> PathBuf {
+        file_path(&self.home.directory, self.base, kind)
+    }
+
+    /// The log file, opened if it is not open.
+    pub(crate) fn file(&self) -> io::Result<File> {
+        let file = {
+            let mut slot = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(file) = &*slot {
+                return Ok(Arc::clone(file));
+            }
+            // A sealed segment is opened for writing too: trimming and syncing it are writes.
+            let file = self.home.disk.open(&self.path(FileKind::Log), Open::Write)?;
+            *slot = Some(Arc::clone(&file));
+            file
+        };
+        self.home.files.opened(&self.file);
+        Ok(file)
+    }
+
+    /// The segment grows no more: from now on its file is one of those that may be closed.
+    pub(crate) fn let_go_of_file(&self) {
+        self.home.files.opened(&self.file);
+    }
+
+    fn index(&self) -> MutexGuard<'_, SegmentIndex> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The active index takes in a batch that was accepted.
+    pub(crate) fn note(&self, frame: &Frame, position: u64) {
+        if let SegmentIndex::Active(index) = &mut *self.index() {
+            index.note(frame.last, position, frame.size as u64, frame.max_timestamp);
+        }
+    }
+
+    /// Whether the index has no room for another batch.
+    pub(crate) fn index_is_full(&self) -> bool {
+        matches!(&*self.index(), SegmentIndex::Active(index) if index.is_full())
+    }
+
+    /// Where to begin to look for an offset: at or before the batch that holds it.
+    pub(crate) fn floor(&self, offset: Offset) -> io::Result<u64> {
+        let mut index = self.index();
+        index.open(self)?;
+        Ok(index.floor(offset).min(self.size()))
+    }
+
+    /// The greatest timestamp and the last offset of the first batch that has it.
+    pub(crate) fn latest_timestamp(&self) -> io::Result<Option<TimeEntry>> {
+        let mut index = self.index();
+        index.open(self)?;
+        Ok(index.latest())
+    }
+
+    /// The offset from which to look for the first record that is not older than `timestamp`.
+    pub(crate) fn time_floor(&self, timestamp: Timestamp) -> io::Result<Offset> {
+        let mut index = self.index();
+        index.open(self)?;
+        Ok(index.time_floor(timestamp).map_or(self.base, |entry| entry.last_offset))
+    }
+
+    /// The first batch whose last offset is not below `offset`, and its position; `None` if all lie below.
+    pub(crate) fn find(&self, offset: Offset) -> Result<Option<(u64, Frame)>, WalkError> {
+        let from = self.floor(offset).map_err(WalkError::Io)?;
+        match self.find_from(offset, from) {
+            // An index that points into the middle of a batch, or behind what is looked for, is wrong: it is derived, so do without.
+            Err(WalkError::Damaged(_)) if from > 0 => self.find_from(offset, 0),
+            found => found,
+        }
+    }
+
+    fn find_from(&self, offset: Offset, position: u64) -> Result<Option<(u64, Frame)>, WalkError> {
+        let mut walk = Walk::new(self, position).map_err(WalkError::Io)?;
+        while let Some((position, frame)) = walk.next()? {
+            if frame.last >= offset {
+                return Ok(Some((position, frame)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last batch that begins below `position`, where the batch that holds `offset` begins, or the segment ends.
+    pub(crate) fn last_frame_below(&self, offset: Offset, position: u64) -> Result<Option<Frame>, WalkError> {
+        let from = match offset.checked_add(-1).filter(|before| *before >= self.base) {
+            Some(before) => self.floor(before).map_err(WalkError::Io)?,
+            None => 0,
+        };
+        match self.last_frame_between(from, position) {
+            Err(WalkError::Damaged(_)) if from > 0 => self.last_frame_between(0, position),
+            found => found,
+        }
+    }
+
+    /// The CRC field of the last batch, if the segment, which ends at `end`, has one.
+    pub(crate) fn last_crc(&self, end: Offset) -> Result<Option<u32>, WalkError> {
+        let from = match end.checked_add(-1).filter(|before| *before >= self.base) {
+            Some(before) => self.floor(before).map_err(WalkError::Io)?,
+            None => 0,
+        };
+        let mut walk = Walk::new(self, from).map_err(WalkError::Io)?;
+        let mut crc = None;
+        while let Some((position, _)) = walk.next()? {
+            crc = walk.header(position).map(|header| header.crc);
+        }
+        Ok(crc)
+    }
+
+    fn last_frame_between(&self, from: u64, position: u64) -> Result<Option<Frame>, WalkError> {
+        let mut walk = Walk::new(self, from).map_err(WalkError::Io)?;
+        let mut last = None;
+        while let Some((at, frame)) = walk.next()? {
+            if at >= position {
+                break;
+            }
+            last = Some(frame);
+        }
+        Ok(last)
+    }
+
+    /// Writes both index files as they have to be when the segment is closed, synced; from then on they are mapped.
+    /// A crash leaves any part of them; recovery makes them again, because the segment is not yet below the recovery point.
+    pub(crate) fn write_sealed_indexes(&self) -> io::Result<()> {
+        let (offsets, times) = {
+            let mut index = self.index();
+            index.open(self)?;
+            let SegmentIndex::Active(active) = &mut *index else { return Ok(()) };
+            active.seal();
+            (active.offset_bytes().to_vec(), active.time_bytes().to_vec())
+        };
+        self.write_index(FileKind::OffsetIndex, &offsets)?;
+        self.write_index(FileKind::TimeIndex, &times)?;
+        *self.index() = SegmentIndex::Unopened;
+        Ok(())
+    }
+
+    /// Writes the index files of a segment that goes on growing, for the next process.
+    pub(crate) fn write_active_indexes(&self) -> io::Result<()> {
+        let (offsets, times) = match &*self.index() {
+            SegmentIndex::Active(active) => {
+                let mut closed = active.clone();
+                closed.seal();
+                (closed.offset_bytes().to_vec(), closed.time_bytes().to_vec())
+            }
+            SegmentIndex::Unopened | SegmentIndex::Sealed { .. } => return Ok(()),
+        };
+        self.write_index(FileKind::OffsetIndex, &offsets)?;
+        self.write_index(FileKind::TimeIndex, &times)
+    }
+
+    fn write_index(&self, kind: FileKind, bytes: &[u8]) -> io::Result<()> {
+        let file = self.home.disk.open(&self.path(kind), Open::Create)?;
+        file.set_size(0)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync()
+    }
+
+    /// The segment grows again from `size` on, because what was behind it is cut off: its index forgets everything from `end` on.
+    /// The caller cuts the file.
+    pub(crate) fn reactivate(&self, end: Offset, size: u64) -> Result<(), WalkError> {
+        let mut active = {
+            let mut index = self.index();
+            match std::mem::replace(&mut *index, SegmentIndex::Unopened) {
+                SegmentIndex::Active(active) => active,
+                SegmentIndex::Unopened | SegmentIndex::Sealed { .. } => self.index_from_files(),
+            }
+        };
+        self.set_size(size);
+        let from = active.truncate(end);
+        if let Err(error) = self.note_all(&mut active, from) {
+            if from == 0 || matches!(error, WalkError::Io(_)) {
+                return Err(error);
+            }
+            // The index was wrong; it is derived, so do without.
+            active = self.home.settings.empty(self.base);
+            self.note_all(&mut active, 0)?;
+        }
+        *self.index() = SegmentIndex::Active(active);
+        Ok(())
+    }
+
+    fn note_all(&self, index: &mut ActiveIndex, from: u64) -> Result<(), WalkError> {
+        let mut walk = Walk::new(self, from).map_err(WalkError::Io)?;
+        while let Some((position, frame)) = walk.next()? {
+            index.note(frame.last, position, frame.size as u64, frame.max_timestamp);
+        }
+        Ok(())
+    }
+
+    /// The index that the files hold, to go on with; an empty one if they cannot be believed.
+    fn index_from_files(&self) -> ActiveIndex {
+        let read = |kind| -> io::Result<Vec<u8>> {
+            let file = self.home.disk.open(&self.path(kind), Open::Read)?;
+            let mut bytes = vec![0; usize::try_from(file.size()?).unwrap_or_default()];
+            let count = file.read_at(&mut bytes, 0)?;
+            bytes.truncate(count);
+            Ok(bytes)
+        };
+        let IndexSettings { interval_bytes, bytes_max } = self.home.settings;
+        read(FileKind::OffsetIndex)
+            .and_then(|offsets| Ok((offsets, read(FileKind::TimeIndex)?)))
+            .ok()
+            .and_then(|files| {
+                ActiveIndex::reopen(self.base, interval_bytes, bytes_max, files, self.size()).ok()
+            })
+            .map_or_else(|| self.home.settings.empty(self.base), |(index, _)| index)
+    }
+
+    /// Removes all its files. A crash leaves the log, or nothing.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        for kind in FileKind::OF_A_SEGMENT {
+            match self.home.disk.remove_file(&self.path(kind)) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

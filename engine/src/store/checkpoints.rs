@@ -1,0 +1,102 @@
+//! The small files that all logs of a directory share. What was written last is remembered, so that nothing is written twice and a
+//! truncation writes only when it goes below what the file says.
+
+use std::sync::MutexGuard;
+
+use super::Store;
+use crate::checkpoint::{LOG_STARTS, OffsetCheckpoint, RECOVERY_POINTS, write_offsets};
+use crate::log::{FileError, Inner, lock};
+use crate::rules::Rule;
+use crate::units::Offset;
+
+/// What the files say; `None` if that is not known.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    pub(super) recovery_points: Option<OffsetCheckpoint>,
+    pub(super) starts: Option<OffsetCheckpoint>,
+}
+
+impl Store {
+    /// Writes recovery points and log starts, if they are not what the files say. Epochs become certain before a recovery point passes
+    /// what was appended in them.
+    pub(super) fn write_checkpoints(&self) -> Result<(), FileError> {
+        let mut points = OffsetCheckpoint::new();
+        let mut starts = OffsetCheckpoint::new();
+        let mut checkpoints = lock(&self.inner.checkpoints);
+        for log in self.logs() {
+            let inner = &log.0;
+            let point = recovery_point(inner);
+            inner.sync_epochs()?;
+            points.insert(inner.name.clone(), point);
+            let start = inner.marks.start.get();
+            if inner.view().segments.first().is_some_and(|first| first.base() < start) {
+                starts.insert(inner.name.clone(), start);
+            }
+        }
+        self.write_points(&mut checkpoints, points)?;
+        self.write_starts(&mut checkpoints, starts)
+    }
+
+    /// Lowers what the files say of one log, before its bytes above `end` go.
+    pub(super) fn lower_checkpoints(&self, log: &Inner, end: Offset) -> Result<(), FileError> {
+        let mut checkpoints = lock(&self.inner.checkpoints);
+        let lowered = |known: &Option<OffsetCheckpoint>| {
+            let known = known.as_ref()?;
+            let offset = known.get(&log.name).filter(|offset| **offset > end)?;
+            let mut lowered = known.clone();
+            lowered.insert(log.name.clone(), end.min(*offset));
+            Some(lowered)
+        };
+        if let Some(points) = lowered(&checkpoints.recovery_points) {
+            self.write_points(&mut checkpoints, points)?;
+        }
+        if let Some(starts) = lowered(&checkpoints.starts) {
+            self.write_starts(&mut checkpoints, starts)?;
+        }
+        Ok(())
+    }
+
+    fn write_points(
+        &self,
+        checkpoints: &mut MutexGuard<'_, Checkpoints>,
+        points: OffsetCheckpoint,
+    ) -> Result<(), FileError> {
+        if checkpoints.recovery_points.as_ref() != Some(&points) {
+            self.write_offset_file(RECOVERY_POINTS, &points)?;
+            checkpoints.recovery_points = Some(points);
+        }
+        Ok(())
+    }
+
+    fn write_starts(
+        &self,
+        checkpoints: &mut MutexGuard<'_, Checkpoints>,
+        starts: OffsetCheckpoint,
+    ) -> Result<(), FileError> {
+        if checkpoints.starts.as_ref() != Some(&starts) {
+            self.write_offset_file(LOG_STARTS, &starts)?;
+            checkpoints.starts = Some(starts);
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_offset_file(&self, name: &str, offsets: &OffsetCheckpoint) -> Result<(), FileError> {
+        let shared = self.shared();
+        let path = shared.directory.join(name);
+        write_offsets(shared.disk.as_ref(), &path, offsets).map_err(|source| {
+            shared.fail(&path, "write a checkpoint", &source);
+            FileError { path, source }
+        })
+    }
+}
+
+/// Everything below it is synced, and so are the seals, indexes and snapshots there: it does not pass the beginning of a segment whose
+/// files are not yet as they will stay, even where its records are synced.
+fn recovery_point(log: &Inner) -> Offset {
+    if !log.holds(Rule::RecoveryPointBelowUnsynced) {
+        return log.marks.written.get();
+    }
+    let writer = log.writer();
+    let durable = log.marks.durable.get();
+    writer.unsealed.front().map_or(durable, |unsealed| durable.min(unsealed.segment.base()))
+}

@@ -1,0 +1,139 @@
+//! Turning the driver: for an event loop, for threads that wait, for tasks that await.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::{Store, TurnReport};
+use crate::disk::{Patience, QueueCounters, Wait};
+use crate::log::{Inner, Log, LogId, Shared, Step, Ticket, TicketError, Waiter, lock};
+
+impl Store {
+    /// One turn of the driver: submits what was accepted and wanted, reaps what is done, raises watermarks; again while there is news.
+    ///
+    /// Any thread may call it; they take turns. With [`Wait::ForOne`] it blocks until something is done, unless nothing is in flight.
+    pub fn turn(&self, wait: Wait, patience: Patience) -> TurnReport {
+        let shared = self.shared();
+        let in_flight = {
+            let mut driver = lock(&shared.driver);
+            driver.turn(shared, wait, patience);
+            driver.in_flight()
+        };
+        shared.progress.tell();
+        let news = std::mem::take(&mut *lock(&shared.news));
+        TurnReport {
+            moved: sorted(news.moved),
+            failed: sorted(news.failed),
+            in_flight,
+            store_failed: shared.has_failed(),
+        }
+    }
+
+    /// Asks for a sync of everything that the log has accepted; it is submitted when that is written.
+    pub fn want_durable(&self, log: &Log) {
+        log.0.want_durable(log.accepted());
+    }
+
+    /// Blocks until the ticket's step has come. Drives the store itself if nobody else does: a lone durable writer writes and syncs in
+    /// its own thread, and of many one does it for all who have come meanwhile.
+    pub fn wait(&self, ticket: Ticket, step: Step) -> Result<(), TicketError> {
+        self.wait_with(ticket, step, Patience::MayBlock)
+    }
+
+    pub(super) fn wait_with(
+        &self,
+        ticket: Ticket,
+        step: Step,
+        patience: Patience,
+    ) -> Result<(), TicketError> {
+        let shared = self.shared();
+        let log = shared.log(ticket.log()).ok_or(TicketError::UnknownLog)?;
+        if step == Step::Durable {
+            log.want_durable(ticket.end());
+        }
+        while !log.reached(ticket, step)? {
+            let driver = shared.progress.wait_unless(|| {
+                if log.reached(ticket, step) != Ok(false) {
+                    return Some(None);
+                }
+                shared.driver.try_lock().ok().map(Some)
+            });
+            if let Some(Some(mut driver)) = driver {
+                driver.turn(shared, Wait::ForOne, patience);
+                drop(driver);
+                shared.progress.tell();
+            }
+        }
+        Ok(())
+    }
+
+    /// A future of the ticket's step. Somebody has to turn the driver meanwhile.
+    pub fn wait_async(&self, ticket: Ticket, step: Step) -> TicketFuture {
+        let shared = Arc::clone(self.shared());
+        let log = shared.log(ticket.log());
+        if let Some(log) = log.as_ref().filter(|_| step == Step::Durable) {
+            log.want_durable(ticket.end());
+        }
+        TicketFuture { shared, log, ticket, step, key: None }
+    }
+
+    /// A descriptor that becomes readable when a turn would find something done.
+    pub fn wake_descriptor(&self) -> Option<i32> {
+        lock(&self.shared().driver).wake_descriptor()
+    }
+
+    /// How many operations went which way.
+    pub fn counters(&self) -> QueueCounters {
+        lock(&self.shared().driver).counters()
+    }
+}
+
+/// See [`Store::wait_async`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is polled"]
+pub struct TicketFuture {
+    shared: Arc<Shared>,
+    log: Option<Arc<Inner>>,
+    ticket: Ticket,
+    step: Step,
+    key: Option<u64>,
+}
+
+impl Future for TicketFuture {
+    type Output = Result<(), TicketError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(log) = self.log.clone() else { return Poll::Ready(Err(TicketError::UnknownLog)) };
+        let key = self.key.unwrap_or_else(|| self.shared.next_waiter());
+        self.key = Some(key);
+        let waiter = Waiter { key, ticket: self.ticket, step: self.step, waker: context.waker().clone() };
+        {
+            let mut waiters = lock(&log.waiters);
+            match waiters.iter_mut().find(|known| known.key == key) {
+                Some(known) => *known = waiter,
+                None => waiters.push(waiter),
+            }
+        }
+        // Asked after the waker is in its place, so that no step can come between unnoticed.
+        match log.reached(self.ticket, self.step) {
+            Ok(false) => Poll::Pending,
+            Ok(true) => Poll::Ready(Ok(())),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl Drop for TicketFuture {
+    fn drop(&mut self) {
+        if let (Some(log), Some(key)) = (&self.log, self.key) {
+            lock(&log.waiters).retain(|waiter| waiter.key != key);
+        }
+    }
+}
+
+fn sorted(mut logs: Vec<LogId>) -> Vec<LogId> {
+    logs.sort_unstable();
+    logs.dedup();
+    logs
+}

@@ -1,0 +1,115 @@
+//! Making logs and changing their settings.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+
+use super::Store;
+use super::recover::LoadedLog;
+use crate::checkpoint::{PARTITION_METADATA, write_partition_metadata};
+use crate::log::{Log, LogConfig, LogId, lock, new_active};
+use crate::state::{EpochHistory, Producers};
+use crate::units::{Now, Offset, TopicId, TopicPartition};
+
+/// Why a log was not made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CreateLogError {
+    /// There is one of this name. Refuses this call.
+    #[error("the log {name} exists")]
+    Exists {
+        /// The name.
+        name: TopicPartition,
+    },
+    /// The device is full. Refuses this call.
+    #[error("no space left on the device for the log {name}")]
+    OutOfSpace {
+        /// The name.
+        name: TopicPartition,
+    },
+    /// The directory has failed, now or before.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// Why a log's settings were not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetConfigError {
+    /// There is no such log. Refuses this call.
+    #[error("there is no such log")]
+    UnknownLog,
+}
+
+impl Store {
+    /// Makes an empty log. When it returns, the log is there after power loss too.
+    pub fn create_log(
+        &self,
+        name: &TopicPartition,
+        topic_id: Option<TopicId>,
+        config: LogConfig,
+        now: Now,
+    ) -> Result<Log, CreateLogError> {
+        let _making = lock(&self.inner.making);
+        if self.names().contains_key(name) {
+            return Err(CreateLogError::Exists { name: name.clone() });
+        }
+        let shared = self.shared();
+        let directory = shared.directory.join(name.to_string());
+        let fail = |source: io::Error| {
+            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+                CreateLogError::OutOfSpace { name: name.clone() }
+            } else {
+                CreateLogError::Io { path: directory.clone(), source }
+            }
+        };
+        if let Some(failure) = shared.failure() {
+            return Err(fail(io::Error::other(failure.clone())));
+        }
+        let disk = shared.disk.as_ref();
+        disk.create_directory(&directory).map_err(fail)?;
+        if let Some(id) = topic_id {
+            write_partition_metadata(disk, &directory.join(PARTITION_METADATA), id).map_err(fail)?;
+        }
+        let active = new_active(shared, &directory, Offset::ZERO, &config, now.wall).map_err(fail)?;
+        disk.sync_directory(&directory).map_err(fail)?;
+        disk.sync_directory(&shared.directory).map_err(fail)?;
+        let log = self.add_log(LoadedLog {
+            name: name.clone(),
+            directory: directory.clone().into(),
+            topic_id,
+            config,
+            segments: vec![Arc::clone(&active.segment)],
+            active,
+            start: Offset::ZERO,
+            end: Offset::ZERO,
+            recovery_point: Offset::ZERO,
+            epochs: EpochHistory::default(),
+            epochs_unsynced: false,
+            producers: Producers::new(shared.limits.producers),
+            unsealed: Vec::new(),
+            names_unsynced: false,
+            is_dirty: false,
+            now,
+        });
+        self.add_name(&log);
+        Ok(log)
+    }
+
+    pub(super) fn add_name(&self, log: &Log) {
+        let mut names = self.inner.names.write().unwrap_or_else(PoisonError::into_inner);
+        names.insert(log.name().clone(), log.clone());
+    }
+
+    /// Gives a log other settings; they hold from the next append or job on.
+    pub fn set_config(&self, log: LogId, config: LogConfig) -> Result<(), SetConfigError> {
+        let log = self.shared().log(log).ok_or(SetConfigError::UnknownLog)?;
+        *log.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        Ok(())
+    }
+}

@@ -1,0 +1,199 @@
+//! Opening a data directory: locked, the mark read and taken away, checkpoints read, each log recovered.
+//!
+//! ```text
+//! lock -> incarnation, mark -> mark away, directory synced -> checkpoints -> leftovers removed -> each log: facts, plan, apply
+//! ```
+//! Nothing is written before the mark is gone for certain, so that a crash during the opening is an unclean stop like any other.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, RwLock};
+
+use super::checkpoints::Checkpoints;
+use super::layout::{DirectoryName, directory_name};
+use super::load::{LogSource, Trust};
+use super::{Machine, OpenReport, Stop, Store, StoreConfig, StoreInner};
+use crate::checkpoint::{
+    CLEAN_MARK, CleanFacts, CleanMark, LOG_STARTS, OffsetCheckpoint, RECOVERY_POINTS, Reading,
+    read_clean_mark, read_offsets, remove_clean_mark,
+};
+use crate::disk::{DirectoryLock, Disk, EntryKind, Incarnation, LockError};
+use crate::log::{Limits, Shared, lock};
+use crate::state::ProducersConfig;
+use crate::units::Now;
+
+/// Why a data directory could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreOpenError {
+    /// Somebody else has it, or it cannot be locked.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A file or directory could not be read or changed.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// What opening gives.
+#[derive(Debug)]
+pub struct Opened {
+    /// The store; all its logs run.
+    pub store: Store,
+    /// What was found and done.
+    pub report: OpenReport,
+}
+
+/// What `.lock` says.
+#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
+struct LockText {
+    process: u32,
+    incarnation: Option<Incarnation>,
+}
+
+impl Store {
+    /// Opens a directory, which is made if it is not there, and recovers every log in it. Blocks for as long as the scan takes.
+    ///
+    /// A crash on the way leaves an unclean stop; opening again does the same again.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        config: StoreConfig,
+        now: Now,
+    ) -> Result<Opened, StoreOpenError> {
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |source| StoreOpenError::Io { path, source }
+        };
+        make_directory(disk.as_ref(), directory).map_err(io(directory))?;
+        let directory_lock = disk.lock(directory)?;
+        let limits = Limits {
+            pending_bytes_max: config.pending_bytes_max,
+            tail_bytes_max: config.tail_bytes_max,
+            sealed_files_max: config.sealed_files_max,
+            producers: ProducersConfig { expiration: config.producer_age_max, ..ProducersConfig::default() },
+            rules: config.rules,
+        };
+        let shared = Shared::new(disk, directory, limits, config.seed).map_err(io(directory))?;
+        let disk = Arc::clone(&shared.disk);
+        let entries = disk.list(directory).map_err(io(directory))?;
+        let mark_path = directory.join(CLEAN_MARK);
+        let mark = read_clean_mark(disk.as_ref(), &mark_path).map_err(io(&mark_path))?;
+        let is_new = entries.iter().all(|entry| entry.name == ".lock");
+        let machine = judge_machine(disk.as_ref(), directory, directory_lock.as_ref());
+        remove_clean_mark(disk.as_ref(), &mark_path).map_err(io(&mark_path))?;
+        let (stop, facts) = judge_stop(mark, is_new);
+        let points_path = directory.join(RECOVERY_POINTS);
+        let points = read_offsets(disk.as_ref(), &points_path).map_err(io(&points_path))?;
+        let starts_path = directory.join(LOG_STARTS);
+        let starts = read_offsets(disk.as_ref(), &starts_path).map_err(io(&starts_path))?;
+        let checkpoints =
+            Checkpoints { recovery_points: points.clone().known(), starts: starts.clone().known() };
+        let store = Self {
+            inner: Arc::new(StoreInner {
+                shared,
+                config,
+                names: RwLock::default(),
+                making: Mutex::default(),
+                checkpoints: Mutex::new(checkpoints),
+                next_checkpoint: Mutex::default(),
+                directory_lock: Mutex::new(Some(directory_lock)),
+            }),
+        };
+        let mut report = OpenReport {
+            stop,
+            machine,
+            mark_extra: facts.as_ref().map(|facts| facts.extra.clone()).unwrap_or_default(),
+            logs: Vec::new(),
+            refused: Vec::new(),
+            deleted: Vec::new(),
+            foreign: Vec::new(),
+        };
+        for entry in entries.into_iter().filter(|entry| entry.kind == EntryKind::Directory) {
+            let path = directory.join(&entry.name);
+            match directory_name(&entry.name) {
+                DirectoryName::Log(name) => {
+                    let trust =
+                        Trust { stop, machine, points: &points, starts: &starts, facts: facts.as_ref() };
+                    let source = LogSource { name, directory: &path, trust };
+                    match store.load_log(&source, now).map_err(io(&path))? {
+                        Ok(log) => report.logs.push(log),
+                        Err(why) => report.refused.push((path, why)),
+                    }
+                }
+                DirectoryName::Deleted => {
+                    disk.remove_directory(&path).map_err(io(&path))?;
+                    report.deleted.push(entry.name);
+                }
+                DirectoryName::Foreign => report.foreign.push(entry.name),
+            }
+        }
+        // A log that is made from now on is not in the file of recovery points until the next checkpoint; that the file is there says that
+        // it was not lost.
+        if store.names().is_empty() && points == Reading::Missing {
+            store
+                .write_offset_file(RECOVERY_POINTS, &OffsetCheckpoint::new())
+                .map_err(|error| StoreOpenError::Io { path: error.path, source: error.source })?;
+        }
+        // Without suspicion there is no proof to be kept; otherwise the owner says when it has been told.
+        if stop != Stop::Unclean || machine == Machine::Same {
+            store.confirm_incarnation().map_err(io(directory))?;
+        }
+        Ok(Opened { store, report })
+    }
+
+    /// Writes down in which incarnation the store runs, so that the next opening can tell whether the page cache survived. To be called
+    /// when those who have to know have been told that records may have been lost; without suspicion, opening has done it.
+    pub fn confirm_incarnation(&self) -> io::Result<()> {
+        let incarnation = self.disk().incarnation(self.directory());
+        let text = LockText { process: std::process::id(), incarnation };
+        let text = serde_json::to_vec(&text).map_err(io::Error::other)?;
+        match &*lock(&self.inner.directory_lock) {
+            Some(directory_lock) => directory_lock.write(&text),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads a named offset checkpoint, as [`super::Job::OffsetCheckpoint`] writes it.
+    pub fn read_offset_checkpoint(&self, name: &str) -> io::Result<Reading<OffsetCheckpoint>> {
+        read_offsets(self.disk().as_ref(), &self.directory().join(name))
+    }
+}
+
+/// Makes the directory, and its name certain: also where an earlier opening made it and crashed before that.
+fn make_directory(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+    let is_there = |path: &Path| disk.list(path).is_ok();
+    let missing =
+        directory.ancestors().take_while(|path| !path.as_os_str().is_empty() && !is_there(path)).count();
+    disk.create_directory(directory)?;
+    for parent in directory.ancestors().skip(1).take(missing.max(1)) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match disk.sync_directory(parent) {
+            // The directory of another user, in which ours was there before: it is not for us to sync.
+            Err(_) if missing == 0 => {}
+            synced => synced?,
+        }
+    }
+    Ok(())
+}
+
+fn judge_machine(disk: &dyn Disk, directory: &Path, directory_lock: &dyn DirectoryLock) -> Machine {
+    let text = directory_lock.read().unwrap_or_default();
+    let before: LockText = serde_json::from_slice(&text).unwrap_or_default();
+    match (before.incarnation, disk.incarnation(directory)) {
+        (Some(before), Some(now)) if before == now => Machine::Same,
+        _ => Machine::OtherOrUnknown,
+    }
+}
+
+fn judge_stop(mark: Reading<CleanMark>, is_new: bool) -> (Stop, Option<CleanFacts>) {
+    match mark {
+        Reading::Known { value, .. } => (Stop::Clean, value.facts),
+        Reading::Missing if is_new => (Stop::FirstUse, None),
+        Reading::Missing | Reading::Damaged { .. } => (Stop::Unclean, None),
+    }
+}

@@ -1,0 +1,86 @@
+//! From a loaded log to one that runs.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::Store;
+use crate::log::{
+    Active, Inner, Log, LogConfig, LogId, Marks, Names, Phase, SyncState, Tail, Unsealed, View, WriteQueue,
+    Writer, lock,
+};
+use crate::segment::Segment;
+use crate::state::{EpochHistory, Producers};
+use crate::units::{Now, Offset, TopicId, TopicPartition};
+
+/// All that is known of a log when it begins to run.
+#[derive(Debug)]
+pub(super) struct LoadedLog {
+    pub(super) name: TopicPartition,
+    pub(super) directory: Arc<Path>,
+    pub(super) topic_id: Option<TopicId>,
+    pub(super) config: LogConfig,
+    pub(super) segments: Vec<Arc<Segment>>,
+    pub(super) active: Active,
+    pub(super) start: Offset,
+    pub(super) end: Offset,
+    pub(super) recovery_point: Offset,
+    pub(super) epochs: EpochHistory,
+    pub(super) epochs_unsynced: bool,
+    pub(super) producers: Producers,
+    pub(super) unsealed: Vec<Unsealed>,
+    pub(super) names_unsynced: bool,
+    /// Whether it holds bytes that may not be durable.
+    pub(super) is_dirty: bool,
+    pub(super) now: Now,
+}
+
+impl Store {
+    /// Gives the log a number and lets it run.
+    pub(super) fn add_log(&self, loaded: LoadedLog) -> Log {
+        let shared = self.shared();
+        let mut logs = shared.logs.write().unwrap_or_else(PoisonError::into_inner);
+        let id =
+            LogId(u32::try_from(logs.len()).expect("four thousand million logs were made in one process"));
+        let seals = !loaded.unsealed.is_empty();
+        let writer = Writer {
+            phase: Phase::Open,
+            epochs: loaded.epochs,
+            epochs_unsynced: loaded.epochs_unsynced,
+            producers: loaded.producers,
+            queue: WriteQueue::new(loaded.active.size),
+            active: loaded.active,
+            sync: SyncState::default(),
+            names: Names { made: u64::from(loaded.names_unsynced), synced: 0 },
+            unsealed: VecDeque::from(loaded.unsealed),
+            clock: loaded.now,
+            listed_dirty: loaded.is_dirty,
+        };
+        let inner = Arc::new(Inner {
+            id,
+            name: loaded.name,
+            directory: loaded.directory,
+            shared: Arc::clone(shared),
+            maintenance: Mutex::default(),
+            room: Mutex::default(),
+            epoch_file: Mutex::default(),
+            writer: Mutex::new(writer),
+            view: RwLock::new(Arc::new(View { generation: 0, segments: loaded.segments })),
+            tail: Mutex::new(Tail::default()),
+            marks: Marks::opened(loaded.start, loaded.end, loaded.recovery_point),
+            config: RwLock::new(Arc::new(loaded.config)),
+            topic_id: Mutex::new(loaded.topic_id),
+            is_ready: std::sync::atomic::AtomicBool::new(false),
+            waiters: Mutex::default(),
+        });
+        logs.push(Some(Arc::clone(&inner)));
+        drop(logs);
+        if seals {
+            lock(&shared.sealing).push(id);
+        }
+        if loaded.is_dirty {
+            lock(&shared.dirty).push_back((loaded.now.monotonic, id));
+        }
+        Log(inner)
+    }
+}

@@ -1,0 +1,167 @@
+//! Reads a segment for recovery: shows every batch to the scanner, goes on behind what is none, and builds the indexes on the way.
+
+use std::io;
+
+use crate::batch::{BatchHeader, StopReason, find_batch, scan};
+use crate::disk::File;
+use crate::index::ActiveIndex;
+use crate::recovery::{SegmentScan, SegmentScanner};
+use crate::segment::{FirstBatch, frame_at};
+use crate::units::Offset;
+
+const WINDOW_BYTES: usize = 1 << 20;
+/// Behind bad bytes the next batch is looked for in windows of twice this size; a larger one would be found by its successor.
+const SEARCH_BYTES: usize = 4 << 20;
+
+/// What reading a segment gave.
+#[derive(Debug)]
+pub(super) struct ScannedSegment {
+    pub(super) scan: SegmentScan,
+    /// The indexes, of all batches that are in their place.
+    pub(super) index: ActiveIndex,
+    /// The first batch that was read.
+    pub(super) first: Option<FirstBatch>,
+}
+
+/// Where in a segment to begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) base: Offset,
+    pub(super) log_bytes: u64,
+    pub(super) from: u64,
+    pub(super) expected: Offset,
+}
+
+/// Checks every batch from `place` on.
+pub(super) fn scan_segment(
+    file: &File,
+    place: Place,
+    index: ActiveIndex,
+    batch_bytes_max: usize,
+) -> io::Result<ScannedSegment> {
+    let mut reading = Reading {
+        file,
+        log_bytes: place.log_bytes,
+        batch_bytes_max,
+        scanner: SegmentScanner::new(place.base, place.log_bytes, place.from, place.expected),
+        index,
+        first: None,
+    };
+    let mut position = place.from;
+    let mut window_bytes = WINDOW_BYTES;
+    while position < place.log_bytes {
+        let window = reading.read(position, window_bytes)?;
+        (position, window_bytes) = match reading.batches(&window, position) {
+            Next::At(next) => (next, WINDOW_BYTES),
+            Next::Larger { at, bytes } => (at, bytes.max(WINDOW_BYTES)),
+            Next::BehindBad(bad) => (reading.find(bad + 1)?, WINDOW_BYTES),
+        };
+    }
+    Ok(ScannedSegment { scan: reading.scanner.finish(), index: reading.index, first: reading.first })
+}
+
+/// Looks at headers alone, for their epochs. What is no header ends it: the batches behind it are not needed to know epochs before.
+pub(super) fn scan_headers(file: &File, place: Place) -> io::Result<SegmentScan> {
+    let mut scanner = SegmentScanner::new(place.base, place.log_bytes, 0, place.base);
+    let mut position = 0;
+    let mut header = [0; 64];
+    while position < place.log_bytes {
+        let count = file.read_at(&mut header, position)?;
+        let bytes = header.get(..count).unwrap_or_default();
+        match BatchHeader::parse(bytes) {
+            Ok(header) => {
+                scanner.batch(position, &header);
+                position += header.size_bytes as u64;
+            }
+            Err(_) => match frame_at(bytes) {
+                Some(legacy) => position += legacy.size as u64,
+                None => break,
+            },
+        }
+    }
+    Ok(scanner.finish())
+}
+
+struct Reading<'a> {
+    file: &'a File,
+    log_bytes: u64,
+    batch_bytes_max: usize,
+    scanner: SegmentScanner,
+    index: ActiveIndex,
+    first: Option<FirstBatch>,
+}
+
+enum Next {
+    /// The window was used up.
+    At(u64),
+    /// A batch goes on behind the window.
+    Larger { at: u64, bytes: usize },
+    /// There is no batch here.
+    BehindBad(u64),
+}
+
+impl Reading<'_> {
+    fn read(&self, position: u64, bytes: usize) -> io::Result<Vec<u8>> {
+        let left = usize::try_from(self.log_bytes - position).unwrap_or(usize::MAX);
+        let mut window = vec![0; left.min(bytes)];
+        let count = self.file.read_at(&mut window, position)?;
+        window.truncate(count);
+        Ok(window)
+    }
+
+    fn batches(&mut self, window: &[u8], position: u64) -> Next {
+        let reaches_end = position + window.len() as u64 >= self.log_bytes;
+        for item in scan(window, position) {
+            let stop = match item {
+                Ok((at, batch)) => {
+                    let header = batch.header();
+                    if self.scanner.batch(at, header) {
+                        self.index.note(
+                            header.last_offset(),
+                            at,
+                            header.size_bytes as u64,
+                            header.max_timestamp,
+                        );
+                        self.first.get_or_insert(FirstBatch { max_timestamp: header.max_timestamp });
+                    }
+                    continue;
+                }
+                Err(stop) => stop,
+            };
+            let goes_on = match stop.reason {
+                StopReason::TornBatch { needs, .. } if needs <= self.batch_bytes_max => Some(needs),
+                StopReason::TornHeader { .. } | StopReason::Zeros { .. } => Some(WINDOW_BYTES),
+                StopReason::TornBatch { .. }
+                | StopReason::Length { .. }
+                | StopReason::Legacy { .. }
+                | StopReason::Magic { .. }
+                | StopReason::Crc { .. }
+                | StopReason::Nonsense(_) => None,
+            };
+            if let Some(bytes) = goes_on.filter(|_| !reaches_end && stop.position > position) {
+                return Next::Larger { at: stop.position, bytes };
+            }
+            if let Some(bytes) = goes_on.filter(|bytes| !reaches_end && *bytes > window.len()) {
+                return Next::Larger { at: stop.position, bytes };
+            }
+            self.scanner.bad(stop.position, stop.reason.into());
+            return Next::BehindBad(stop.position);
+        }
+        Next::At(position + window.len() as u64)
+    }
+
+    /// The next whole batch at `position` or behind it, or the end of the file.
+    fn find(&self, mut position: u64) -> io::Result<u64> {
+        while position < self.log_bytes {
+            let window = self.read(position, 2 * SEARCH_BYTES)?;
+            if let Some(at) = find_batch(&window, 0) {
+                return Ok(position + at as u64);
+            }
+            if position + window.len() as u64 >= self.log_bytes {
+                break;
+            }
+            position += SEARCH_BYTES as u64;
+        }
+        Ok(self.log_bytes)
+    }
+}
