@@ -8,6 +8,7 @@ pub mod ids;
 pub mod partition;
 pub mod pending;
 mod rules;
+pub mod shard;
 pub mod wire;
 
 pub use rules::{Rule, Rules};

@@ -13,6 +13,10 @@ use crate::partition::PartitionConfig;
 pub struct ShardConfig {
     /// This node.
     pub node: NodeId,
+    /// The cluster that the data directory belongs to (`meta.properties`); `None` if it is new.
+    pub cluster_id: Option<String>,
+    /// The id of the data directory (`meta.properties`).
+    pub directory_id: Option<String>,
     /// Where clients and followers reach it.
     pub host: String,
     /// The port beside `host`.

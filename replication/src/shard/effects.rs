@@ -7,8 +7,8 @@ use super::event::{Lane, LaneKind, News, Out};
 use super::registration::OnBehalf;
 use super::{ReplicaKey, Shard};
 use crate::controller::{ControllerRequest, IsrProposal as AskedIsr, ResignCause};
-use crate::pending::Ceiling;
 use crate::partition::{Durability, Effect, Input, IsrAnswer, IsrProposal, ResignReason, Wake};
+use crate::pending::Ceiling;
 
 impl Shard {
     pub(super) fn carry_out(&mut self, now: Now, key: ReplicaKey, effect: Effect) {
@@ -32,7 +32,9 @@ impl Shard {
             Effect::RestartAt { offset } => self.out.push(Out::Job(Job::RestartAt { log, offset })),
             Effect::RaiseStart { to } => self.out.push(Out::Job(Job::RaiseStart { log, to })),
             Effect::Acknowledge { wait, outcome } => self.requests.produces.settle(wait, Some(outcome)),
-            Effect::Wake(Wake::Written(offset)) => self.requests.fetches.raised(&key, Ceiling::Written, offset),
+            Effect::Wake(Wake::Written(offset)) => {
+                self.requests.fetches.raised(&key, Ceiling::Written, offset)
+            }
             Effect::Wake(Wake::Everything) => self.requests.fetches.changed(&key),
             Effect::Resign { epoch, why } => self.resign(key, epoch, why),
             Effect::Event(event) => {

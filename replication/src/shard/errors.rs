@@ -2,8 +2,9 @@
 
 use highwater_engine::batch::RefusalKind;
 use highwater_engine::log::{AppendError, ReadError};
+use highwater_engine::state::ProducerRefusal;
 
-use crate::partition::{FetchRefusal, Fenced, ProduceRefusal, WaitOutcome};
+use crate::partition::{Fenced, FetchRefusal, ProduceRefusal, WaitOutcome};
 use crate::wire::ErrorCode;
 
 pub(super) fn of_fenced(fenced: Fenced) -> ErrorCode {
@@ -28,7 +29,8 @@ pub(super) fn of_fetch(refusal: FetchRefusal, names_epoch: bool) -> ErrorCode {
 
 pub(super) fn of_produce(refusal: ProduceRefusal) -> ErrorCode {
     match refusal {
-        ProduceRefusal::NotLeader => ErrorCode::NotLeaderOrFollower,
+        // The leadership begins in this very turn: the client tries again.
+        ProduceRefusal::NotLeader | ProduceRefusal::EpochNotBegun => ErrorCode::NotLeaderOrFollower,
         ProduceRefusal::Offline => ErrorCode::KafkaStorageError,
         ProduceRefusal::NotEnoughReplicas { .. } => ErrorCode::NotEnoughReplicas,
         // The client tries again, by which time some have been answered.
@@ -54,6 +56,19 @@ pub(super) fn of_append(error: &AppendError) -> ErrorCode {
         AppendError::OutOfSpace { .. } | AppendError::Closed(_) => ErrorCode::KafkaStorageError,
         // To be tried again: the next turn makes room.
         AppendError::Busy { .. } | AppendError::Truncating => ErrorCode::RequestTimedOut,
+        _ => ErrorCode::UnknownServerError,
+    }
+}
+
+fn of_producer(refusal: ProducerRefusal) -> ErrorCode {
+    match refusal {
+        ProducerRefusal::InvalidEpoch { .. } => ErrorCode::InvalidProducerEpoch,
+        ProducerRefusal::OutOfOrder { .. } => ErrorCode::OutOfOrderSequenceNumber,
+        ProducerRefusal::StateLost { .. } => ErrorCode::UnknownProducerId,
+        ProducerRefusal::TransactionOpen { .. } => ErrorCode::InvalidTxnState,
+        ProducerRefusal::CoordinatorFenced { .. } => ErrorCode::TransactionCoordinatorFenced,
+        // Room comes with the expiry of idle producers.
+        ProducerRefusal::TooManyProducers { .. } => ErrorCode::PolicyViolation,
         _ => ErrorCode::UnknownServerError,
     }
 }

@@ -156,7 +156,10 @@ pub enum CloseReason {
 #[non_exhaustive]
 pub enum News {
     /// The broker's session with the controller began.
-    SessionBegan,
+    SessionBegan {
+        /// The cluster, for `meta.properties`.
+        cluster_id: String,
+    },
     /// The broker's session is over; it registers again.
     SessionEnded,
     /// The controller does not let this broker in. Final.

@@ -1,9 +1,9 @@
 //! Fetch, the leader's side: judged, read, parked while there is too little, answered.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use highwater_engine::log::{ColdRead, Read, ReadError, Records};
+use highwater_engine::log::{ColdRead, LogId, Read, ReadError, Records};
 use highwater_engine::store::Job;
 use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, Offset, TopicId};
 
@@ -52,9 +52,12 @@ struct Part {
 /// What a Fetch is answered for one partition.
 enum Found {
     Error(ErrorCode),
-    Diverging { epoch: LeaderEpoch, end: Offset },
+    Diverging {
+        epoch: LeaderEpoch,
+        end: Offset,
+    },
     Records(Records),
-    Nothing { ceiling: Offset },
+    Nothing,
     /// It has to come from the device.
     Cold(ColdRead),
     /// The replica is out of sync, and this turn has given such ones enough.
@@ -70,15 +73,26 @@ impl Found {
     fn bytes(&self) -> usize {
         match self {
             Self::Records(records) => records.size,
-            Self::Error(_) | Self::Diverging { .. } | Self::Nothing { .. } | Self::Cold(_) | Self::NotThisTurn => 0,
+            Self::Error(_)
+            | Self::Diverging { .. }
+            | Self::Nothing { .. }
+            | Self::Cold(_)
+            | Self::NotThisTurn => 0,
         }
     }
+}
+
+/// What tells one read from another; `ColdRead` has no order.
+type ColdKey = (LogId, Offset, Offset, usize, bool);
+
+const fn key_of(cold: &ColdRead) -> ColdKey {
+    (cold.log, cold.from, cold.ceiling, cold.bytes_max, cold.at_least_one)
 }
 
 /// Reads from the device that Fetches wait for.
 #[derive(Debug, Default)]
 pub(super) struct ColdReads {
-    waiting: HashMap<ColdRead, Vec<(Slot, usize)>>,
+    waiting: BTreeMap<ColdKey, Vec<(Slot, usize)>>,
 }
 
 impl Shard {
@@ -100,7 +114,8 @@ impl Shard {
             Ok(opened) => opened,
             Err(error) => return self.refuse_session(slot, &header, error),
         };
-        let parts = opened.parts.into_iter().map(|(name, request)| self.part(name, &request, fetcher)).collect();
+        let parts =
+            opened.parts.into_iter().map(|(name, request)| self.part(name, &request, fetcher)).collect();
         let mut fetch =
             OpenFetch { header, session: opened.id, answering: opened.answering, fetcher, bytes_max, parts };
         self.note_follower(now, &fetch);
@@ -221,15 +236,16 @@ impl Shard {
             return cold.map_or_else(Found::Error, Found::Records);
         }
         if claim.offset >= ceiling {
-            return Found::Nothing { ceiling };
+            return Found::Nothing;
         }
-        let catching_up = matches!(fetcher, Fetcher::Follower { node, .. } if !replica.machine.isr().contains(&node));
+        let catching_up =
+            matches!(fetcher, Fetcher::Follower { node, .. } if !replica.machine.isr().contains(&node));
         if catching_up && self.requests.catch_up_bytes_left == 0 {
             return Found::NotThisTurn;
         }
         let found = match replica.log.read(claim.offset, ceiling, bytes_max, first) {
             Ok(Read::Records(records)) => Found::Records(records),
-            Ok(Read::Empty) => Found::Nothing { ceiling },
+            Ok(Read::Empty) => Found::Nothing,
             Ok(Read::Cold(cold)) => Found::Cold(cold),
             Err(error) => Found::Error(errors::of_read(&error)),
         };
@@ -240,14 +256,7 @@ impl Shard {
         found
     }
 
-    fn park(
-        &mut self,
-        slot: Slot,
-        fetch: OpenFetch,
-        found: &[Found],
-        min_bytes: usize,
-        deadline: Monotonic,
-    ) {
+    fn park(&mut self, slot: Slot, fetch: OpenFetch, found: &[Found], min_bytes: usize, deadline: Monotonic) {
         let ceiling = match fetch.fetcher {
             Fetcher::Follower { .. } => Ceiling::Written,
             Fetcher::Consumer => Ceiling::HighWatermark,
@@ -262,7 +271,7 @@ impl Shard {
                 let from = match found {
                     Found::Records(records) => records.end,
                     Found::Cold(cold) => cold.ceiling,
-                    Found::Error(_) | Found::Diverging { .. } | Found::Nothing { .. } | Found::NotThisTurn => {
+                    Found::Error(_) | Found::Diverging { .. } | Found::Nothing | Found::NotThisTurn => {
                         part.claim.offset
                     }
                 };
@@ -271,14 +280,14 @@ impl Shard {
         }
         let parked = self.requests.fetches.park(ParkedFetch { slot, min_bytes, deadline, parts });
         if parked.is_err() {
-            let nothing = found.iter().map(|_| Found::Nothing { ceiling: Offset::ZERO }).collect();
+            let nothing = found.iter().map(|_| Found::Nothing).collect();
             return self.send_fetch(slot, fetch, nothing);
         }
         self.requests.open_fetches.insert(slot, fetch);
     }
 
     fn read_cold(&mut self, cold: ColdRead, slot: Slot, part: usize) {
-        let waiting = self.requests.cold_reads.waiting.entry(cold).or_default();
+        let waiting = self.requests.cold_reads.waiting.entry(key_of(&cold)).or_default();
         if waiting.is_empty() {
             self.out.push(Out::Job(Job::ColdRead(cold)));
         }
@@ -291,7 +300,7 @@ impl Shard {
             Ok(Read::Empty | Read::Cold(_)) => None,
             Err(error) => Some(Err(errors::of_read(&error))),
         };
-        for (slot, part) in self.requests.cold_reads.waiting.remove(&asked).unwrap_or_default() {
+        for (slot, part) in self.requests.cold_reads.waiting.remove(&key_of(&asked)).unwrap_or_default() {
             let Some(fetch) = self.requests.open_fetches.get_mut(&slot) else { continue };
             if let Some(part) = fetch.parts.get_mut(part) {
                 part.cold.clone_from(&result);
@@ -311,7 +320,7 @@ impl Shard {
                 Found::Records(records) => records.size,
                 // An error is an answer, and so is what only the device has.
                 Found::Error(_) | Found::Diverging { .. } | Found::Cold(_) => usize::MAX,
-                Found::Nothing { .. } | Found::NotThisTurn => 0,
+                Found::Nothing | Found::NotThisTurn => 0,
             }
         });
         self.requests.open_fetches.insert(slot, fetch);
@@ -380,7 +389,7 @@ impl Shard {
                 data.diverging_epoch = EpochEndOffset { epoch: epoch.value(), end_offset: end.value() };
             }
             Found::Records(records) => data.records = Some(records.parts.into()),
-            Found::Nothing { .. } | Found::Cold(_) | Found::NotThisTurn => {}
+            Found::Nothing | Found::Cold(_) | Found::NotThisTurn => {}
         }
         data
     }
@@ -395,4 +404,3 @@ fn fetcher(body: &FetchRequest) -> Fetcher {
         (None, None) => Fetcher::Consumer,
     }
 }
-

@@ -17,7 +17,9 @@ use super::{ReplicaKey, Shard, ShardConfig};
 use crate::ids::BrokerEpoch;
 use crate::partition::{FetchAnswer, FetchFailure, FetchOutcome, Input};
 use crate::pending::{FollowerSession, PartRequest, SessionFetch};
-use crate::wire::fetch::{FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState};
+use crate::wire::fetch::{
+    FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState,
+};
 use crate::wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
 use crate::wire::{self, ApiKey, ErrorCode, Request, RequestHeader, Response};
 
@@ -113,9 +115,10 @@ impl Shard {
         let lanes: Vec<Lane> = self.followers.lanes.keys().copied().collect();
         for lane in lanes {
             let Some(state) = self.followers.lanes.get(&lane) else { continue };
-            let overdue = state.in_flight.front().is_some_and(|sent| {
-                now.monotonic.since(sent.sent_at) >= self.followers.timeout
-            });
+            let overdue = state
+                .in_flight
+                .front()
+                .is_some_and(|sent| now.monotonic.since(sent.sent_at) >= self.followers.timeout);
             if overdue {
                 self.out.push(Out::PeerClose { lane });
                 self.on_peer_down(now, lane);
@@ -181,7 +184,9 @@ impl Shard {
         }
         let asked = wanted
             .iter()
-            .filter_map(|(key, request)| Some((*key, Asked { epoch: request.current_epoch?, offset: request.offset })))
+            .filter_map(|(key, request)| {
+                Some((*key, Asked { epoch: request.current_epoch?, offset: request.offset }))
+            })
             .collect();
         let request = self.fetch_request(fetch, session);
         let what = Sent::Fetch { asked, begins_session };
@@ -314,7 +319,7 @@ impl Shard {
                 }
             }
             Sent::Range(range) => {
-                let end = self.replicas.get(&range.key).map(|replica| replica.log.end());
+                let end = self.replicas.get(&range.key).map(|replica| replica.log.written());
                 let asked = Asked { epoch: range.epoch, offset: end.unwrap_or_default() };
                 self.fetch_failed(now, range.key, asked, why);
             }
@@ -367,7 +372,14 @@ impl Shard {
         }
     }
 
-    fn on_range(&mut self, now: Now, lane: Lane, range: RangeAsked, error: ErrorCode, offset: Option<Offset>) {
+    fn on_range(
+        &mut self,
+        now: Now,
+        lane: Lane,
+        range: RangeAsked,
+        error: ErrorCode,
+        offset: Option<Offset>,
+    ) {
         let (Some(offset), true) = (offset, error.is_none()) else {
             return self.fail(now, &Sent::Range(range), failure(error));
         };
@@ -384,7 +396,14 @@ impl Shard {
         }
     }
 
-    fn on_partition_data(&mut self, now: Now, lane: Lane, key: ReplicaKey, asked: Asked, data: PartitionData) {
+    fn on_partition_data(
+        &mut self,
+        now: Now,
+        lane: Lane,
+        key: ReplicaKey,
+        asked: Asked,
+        data: PartitionData,
+    ) {
         let outcome = if !data.error_code.is_none() {
             FetchOutcome::Failed(failure(data.error_code))
         } else if let Some(epoch) = LeaderEpoch::new(data.diverging_epoch.epoch) {
@@ -421,7 +440,7 @@ impl Shard {
         }
         let batches = ReplicatedBatches::check(records.into_bytes(), asked.epoch)
             .map_err(|_| FetchOutcome::Failed(FetchFailure::Corrupt))?;
-        match replica.log.append_replicated(batches, now) {
+        match replica.log.append_replicated(&batches, now) {
             Ok(_) => {}
             // The machine judges whether this log is one that may begin again there.
             Err(ReplicaAppendError::BelowEnd { first: base, end, .. }) => {

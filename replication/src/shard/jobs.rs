@@ -122,6 +122,7 @@ impl Shard {
                 }
             }
             JobDone::Read { asked, result } => self.on_cold_read(now, asked, result),
+            JobDone::Deleted { log } => self.on_deleted(now, log),
             JobDone::OffsetCheckpointed { .. } => self.due.watermarks_underway = false,
             JobDone::Failed { kind, log, error } => {
                 let key = log.and_then(|log| self.by_log.get(&log).copied());
@@ -166,8 +167,15 @@ impl Shard {
     }
 
     /// A Fetch of a follower that cannot be answered, for one partition.
-    pub(super) fn fetch_failed(&mut self, now: Now, key: ReplicaKey, asked: super::follow::Asked, why: FetchFailure) {
-        let answer = FetchAnswer { epoch: asked.epoch, from: asked.offset, outcome: FetchOutcome::Failed(why) };
+    pub(super) fn fetch_failed(
+        &mut self,
+        now: Now,
+        key: ReplicaKey,
+        asked: super::follow::Asked,
+        why: FetchFailure,
+    ) {
+        let answer =
+            FetchAnswer { epoch: asked.epoch, from: asked.offset, outcome: FetchOutcome::Failed(why) };
         self.step(now, key, Input::FetchAnswered(answer));
     }
 }

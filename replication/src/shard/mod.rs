@@ -37,9 +37,7 @@ mod topics;
 mod turn;
 
 pub use config::ShardConfig;
-pub use event::{
-    AskId, CloseReason, ControllerCallId, Event, Lane, LaneKind, News, Out,
-};
+pub use event::{AskId, CloseReason, ControllerCallId, Event, Lane, LaneKind, News, Out};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -76,6 +74,8 @@ pub struct Shard {
     by_name: HashMap<TopicPartition, ReplicaKey>,
     by_id: HashMap<(TopicId, i32), ReplicaKey>,
     by_log: HashMap<LogId, ReplicaKey>,
+    /// Logs whose files are being removed.
+    deleting: BTreeMap<LogId, TopicPartition>,
     followers: Followers,
     requests: requests::Requests,
     inbox: VecDeque<Event>,
@@ -90,7 +90,14 @@ pub struct Shard {
 impl Shard {
     /// A shard over a store that was just opened. It registers with the controller in its first turn and has no replica before the
     /// controller has spoken.
-    pub fn new(store: Store, report: &OpenReport, config: ShardConfig, rules: Rules, seed: u64, now: Now) -> Self {
+    pub fn new(
+        store: Store,
+        report: &OpenReport,
+        config: ShardConfig,
+        rules: Rules,
+        seed: u64,
+        now: Now,
+    ) -> Self {
         let known = Known::at_opening(&store, report);
         let link = Link::new(config.node, known.last_stop(), now.monotonic);
         Self {
@@ -108,6 +115,7 @@ impl Shard {
             by_name: HashMap::new(),
             by_id: HashMap::new(),
             by_log: HashMap::new(),
+            deleting: BTreeMap::new(),
             inbox: VecDeque::new(),
             touched: BTreeSet::new(),
             timers: BTreeSet::new(),

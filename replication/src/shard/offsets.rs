@@ -6,15 +6,15 @@ use highwater_engine::units::{LeaderEpoch, Offset, Timestamp};
 use super::{ReplicaKey, Shard, errors};
 use crate::partition::{Asker, ListBound};
 use crate::pending::Slot;
-use crate::wire::{ErrorCode, RequestHeader};
 use crate::wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
     ListOffsetsTopicResponse,
 };
 use crate::wire::offset_for_leader_epoch::{
-    LeaderEpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse, OffsetForLeaderPartition,
-    OffsetForLeaderTopicResult,
+    LeaderEpochEndOffset, OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition, OffsetForLeaderTopicResult,
 };
+use crate::wire::{ErrorCode, RequestHeader};
 
 /// The timestamps that mean something else, and the version each came with.
 const LATEST: i64 = -1;

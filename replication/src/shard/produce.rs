@@ -58,9 +58,9 @@ impl Shard {
                 let (answer, wait) = match found {
                     Ok((key, acks)) => {
                         let (answer, appended) = self.append(now, key, acks, data);
-                        let wait = appended
-                            .filter(|_| acks != Acks::None)
-                            .map(|part| (key, AckWait { id, epoch: part.epoch, end: part.end, acks, deadline }));
+                        let wait = appended.filter(|_| acks != Acks::None).map(|part| {
+                            (key, AckWait { id, epoch: part.epoch, end: part.end, acks, deadline })
+                        });
                         (answer, wait)
                     }
                     Err(error) => (failed(index, error), None),
@@ -107,7 +107,7 @@ impl Shard {
                 return (PartitionProduceResponse { current_leader, ..failed(index, error) }, None);
             }
         };
-        let limits = self.limits_for(replica);
+        let limits = self.limits_for(&replica.log.config());
         let batch = match ProducedBatch::check(data.records.unwrap_or_default(), &limits, now.wall) {
             Ok(batch) if batch.header().attributes.is_transactional() => {
                 return (failed(index, ErrorCode::TransactionalIdAuthorizationFailed), None);
@@ -115,7 +115,10 @@ impl Shard {
             Ok(batch) => batch,
             Err(refusal) => {
                 let answer = failed(index, errors::of_batch(refusal.kind()));
-                return (PartitionProduceResponse { error_message: Some(refusal.to_string()), ..answer }, None);
+                return (
+                    PartitionProduceResponse { error_message: Some(refusal.to_string()), ..answer },
+                    None,
+                );
             }
         };
         let appended = match replica.log.append(permit, batch, now) {

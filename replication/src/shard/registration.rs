@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use highwater_engine::checkpoint::Reading;
 use highwater_engine::log::Log;
 use highwater_engine::store::{LogReport, Machine, OpenReport, Stop, Store};
 use highwater_engine::units::{Now, Offset, TopicPartition};
@@ -19,10 +20,15 @@ use crate::partition::{Input, IsrAnswer, IsrProposal};
 /// The field of the clean-shutdown mark that names the session that ended; Kafka's own.
 pub(super) const MARK_SESSION: &str = "brokerEpoch";
 
-fn facts(log: &Log, report: Option<&LogReport>, known_committed: Option<Offset>) -> ReplicaFacts {
+fn facts(
+    log: &Log,
+    report: Option<&LogReport>,
+    stop_was_clean: bool,
+    known_committed: Option<Offset>,
+) -> ReplicaFacts {
     let condition = match report {
-        Some(report) if report.damaged || report.hole => Condition::Damaged,
-        Some(report) if report.differs_from_mark => Condition::DiffersFromMark,
+        Some(report) if !report.plan.damaged.is_empty() || report.hole => Condition::Damaged,
+        Some(report) if stop_was_clean && report.suspect => Condition::DiffersFromMark,
         Some(_) | None => Condition::Fits,
     };
     log.with_facts(|facts| ReplicaFacts {
@@ -40,10 +46,7 @@ fn facts(log: &Log, report: Option<&LogReport>, known_committed: Option<Offset>)
 #[derive(Debug)]
 pub(super) enum OnBehalf {
     /// A replica that wants another ISR.
-    Isr {
-        key: ReplicaKey,
-        proposal: IsrProposal,
-    },
+    Isr { key: ReplicaKey, proposal: IsrProposal },
     /// The host.
     Host(AskId),
     /// This broker, which is about to stop.
@@ -52,12 +55,20 @@ pub(super) enum OnBehalf {
     Nobody,
 }
 
+/// Whether changes can follow on the view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ViewIs {
+    /// Of this session and without a gap.
+    Whole,
+    /// To be had anew.
+    Stale,
+}
+
 /// What was found when the data directory was opened, for as long as it has to be told.
 #[derive(Debug)]
 pub(super) struct Known {
     last_stop: LastStop,
     cluster_id: Option<String>,
-    directory: Option<String>,
     /// By name, because logs that no topic owns are told as well.
     high_watermarks: BTreeMap<TopicPartition, Offset>,
     reports: BTreeMap<TopicPartition, LogReport>,
@@ -67,13 +78,16 @@ pub(super) struct Known {
 
 impl Known {
     pub(super) fn at_opening(store: &Store, report: &OpenReport) -> Self {
-        let identity = store.identity();
         let reports = report.logs.iter().map(|log| (log.name.clone(), log.clone())).collect();
         Self {
             last_stop: last_stop(report),
-            cluster_id: identity.cluster_id.clone(),
-            directory: identity.directory_id.clone(),
-            high_watermarks: store.read_offset_checkpoint(HIGH_WATERMARKS).unwrap_or_default(),
+            cluster_id: None,
+            // What cannot be read is unknown, and never zero: whoever has such a log is suspect.
+            high_watermarks: store
+                .read_offset_checkpoint(HIGH_WATERMARKS)
+                .ok()
+                .and_then(Reading::known)
+                .unwrap_or_default(),
             reports,
             view_is_fresh: false,
         }
@@ -81,6 +95,15 @@ impl Known {
 
     pub(super) const fn last_stop(&self) -> LastStop {
         self.last_stop
+    }
+
+    const fn stop_was_clean(&self) -> bool {
+        matches!(self.last_stop, LastStop::Clean { .. })
+    }
+
+    /// The view was had as a whole, or has to be had so.
+    pub(super) fn set_view_is_fresh(&mut self, fresh: ViewIs) {
+        self.view_is_fresh = fresh == ViewIs::Whole;
     }
 
     /// The last high watermark that was written down for a log; `None`: unknown.
@@ -114,8 +137,8 @@ impl Shard {
             (&self.config, &self.store, &self.known, &self.replicas, &self.by_name);
         self.link.turn(now.monotonic, since, |last_stop| Registration {
             node: config.node,
-            cluster_id: known.cluster_id.clone(),
-            directory: known.directory.clone(),
+            cluster_id: known.cluster_id.clone().or_else(|| config.cluster_id.clone()),
+            directory: config.directory_id.clone(),
             host: config.host.clone(),
             port: config.port,
             process: config.process,
@@ -129,7 +152,7 @@ impl Shard {
                         || known.high_watermark(log.name()),
                         |replica| replica.machine.known_committed(),
                     );
-                    facts(log, known.reports.get(log.name()), committed)
+                    facts(log, known.reports.get(log.name()), known.stop_was_clean(), committed)
                 })
                 .collect(),
         });
@@ -152,10 +175,11 @@ impl Shard {
         match self.link.answered(now.monotonic, call, reply) {
             Heard::Began(begun) => {
                 self.known.cluster_id = Some(begun.cluster_id.clone());
-                self.store.bind_cluster(&begun.cluster_id);
+                // A text that was not written reads as a machine crash at the next opening: safe, only slower.
+                let _ = self.store.confirm_incarnation();
                 self.known.view_is_fresh = false;
                 self.due.session_began();
-                self.out.push(Out::News(News::SessionBegan));
+                self.out.push(Out::News(News::SessionBegan { cluster_id: begun.cluster_id }));
             }
             Heard::Ended => self.out.push(Out::News(News::SessionEnded)),
             Heard::Refused(refusal) => self.out.push(Out::News(News::RegistrationRefused(refusal))),

@@ -54,9 +54,8 @@ impl Replica {
         }
         self.recent.push_back(input.clone());
         let machine = &mut self.machine;
-        let stepped = self.log.with_facts(|facts| {
-            catch_unwind(AssertUnwindSafe(|| machine.step(now, input, facts)))
-        });
+        let stepped =
+            self.log.with_facts(|facts| catch_unwind(AssertUnwindSafe(|| machine.step(now, input, facts))));
         stepped.map_err(|panic| Panicked { dump: self.dump(panic.as_ref()) })
     }
 

@@ -1,10 +1,12 @@
 //! Which replicas this node has: the controller's word turned into logs and machines.
 
-use highwater_engine::log::{Cleanup, LogConfig, TimestampSource};
+use highwater_engine::batch::{BatchLimits, KeyRule, TimestampRule};
+use highwater_engine::log::{Cleanup, LogConfig, LogId, TimestampSource};
 use highwater_engine::store::Job;
 use highwater_engine::units::{Now, TopicId, TopicPartition};
 
 use super::event::{News, Out};
+use super::registration::ViewIs;
 use super::replica::Replica;
 use super::{ReplicaKey, Shard};
 use crate::controller::{ControllerReply, ViewChange};
@@ -14,13 +16,13 @@ impl Shard {
     pub(super) fn on_view(&mut self, now: Now, reply: ControllerReply) {
         let change = match reply {
             ControllerReply::Whole(state) => {
-                self.known.view_is_fresh();
+                self.known.set_view_is_fresh(ViewIs::Whole);
                 self.view.apply_whole(*state)
             }
             ControllerReply::Changes { from, changes } => match self.view.apply_changes(from, &changes) {
                 Ok(change) => change,
                 // The next poll asks for the whole.
-                Err(_) => return self.known.view_is_stale(),
+                Err(_) => return self.known.set_view_is_fresh(ViewIs::Stale),
             },
             _ => return,
         };
@@ -41,35 +43,39 @@ impl Shard {
     }
 
     /// The replica of an assignment; its log is opened or made if this node has none yet.
-    fn replica_for(&mut self, now: Now, name: &TopicPartition, assignment: &Assignment) -> Option<ReplicaKey> {
+    fn replica_for(
+        &mut self,
+        now: Now,
+        name: &TopicPartition,
+        assignment: &Assignment,
+    ) -> Option<ReplicaKey> {
         if let Some(key) = self.by_name.get(name) {
             return Some(*key);
         }
         let id = assignment.topic_id;
-        let mut log = self.store.log(name);
-        if let Some(other) = log.as_ref().filter(|log| log.topic_id().is_some_and(|found| found != id)) {
+        if self.deleting.values().any(|deleting| deleting == name) {
+            return None;
+        }
+        let log = self.store.log(name);
+        if log.as_ref().is_some_and(|log| log.topic_id().is_some_and(|found| found != id)) {
             // A topic of this name was deleted and made again while this node was away (S55).
-            self.out.push(Out::News(News::Stray { name: name.clone() }));
             self.known.forget(name);
-            if let Err(error) = self.store.set_aside(other) {
-                self.out.push(Out::News(News::LogFailed { name: name.clone(), why: error.to_string() }));
-                return None;
-            }
-            log = None;
+            self.delete_log(name);
+            return None;
         }
         let config = self.log_config(name.topic());
         let log = match log {
             Some(log) => {
-                log.set_config(config);
-                log
+                self.store.set_config(log.id(), config).map(|()| log).map_err(|error| error.to_string())
             }
-            None => match self.store.create_log(name, Some(id), config, now) {
-                Ok(log) => log,
-                Err(error) => {
-                    self.out.push(Out::News(News::LogFailed { name: name.clone(), why: error.to_string() }));
-                    return None;
-                }
-            },
+            None => self.store.create_log(name, Some(id), config, now).map_err(|error| error.to_string()),
+        };
+        let log = match log {
+            Ok(log) => log,
+            Err(why) => {
+                self.out.push(Out::News(News::LogFailed { name: name.clone(), why }));
+                return None;
+            }
         };
         let known = self.known.high_watermark(name);
         let machine =
@@ -93,24 +99,55 @@ impl Shard {
         if self.replicas.get(&key).is_none_or(|replica| replica.topic_id != id) {
             return;
         }
-        if let Some(log) = self.take_offline(key) {
-            self.known.forget(name);
-            self.out.push(Out::Job(Job::DeleteLog { log }));
+        self.take_offline(key);
+        self.known.forget(name);
+        self.delete_log(name);
+    }
+
+    /// Its name is free again when the job is done.
+    fn delete_log(&mut self, name: &TopicPartition) {
+        let Some(job) = self.store.delete_log(name) else { return };
+        if let Job::DeleteLog { log } = &job {
+            self.deleting.insert(*log, name.clone());
+        }
+        self.out.push(Out::Job(job));
+    }
+
+    /// A name is free: if the cluster has a topic of that name by now, its replica is made.
+    pub(super) fn on_deleted(&mut self, now: Now, log: LogId) {
+        let Some(name) = self.deleting.remove(&log) else { return };
+        let assigned = self.view.assignment(&name);
+        let is_here = |assignment: &Assignment| assignment.member(self.config.node).is_some();
+        if let Some(assignment) = assigned.filter(is_here)
+            && let Some(key) = self.replica_for(now, &name, &assignment)
+        {
+            self.step(now, key, Input::Assigned(assignment));
         }
     }
 
     /// Forgets a replica; what waits at it is looked at again and finds nothing.
-    pub(super) fn take_offline(&mut self, key: ReplicaKey) -> Option<highwater_engine::log::LogId> {
+    pub(super) fn take_offline(&mut self, key: ReplicaKey) {
         self.stop_fetching(key);
         self.requests.fetches.changed(&key);
-        let replica = self.replicas.remove(&key)?;
+        let Some(replica) = self.replicas.remove(&key) else { return };
         if let Some(at) = replica.timer {
             self.timers.remove(&(at, key));
         }
         self.by_name.remove(&replica.name);
         self.by_id.remove(&(replica.topic_id, replica.name.partition()));
         self.by_log.remove(&replica.log.id());
-        Some(replica.log.id())
+    }
+
+    /// What is asked of the batches that producers send to a log.
+    pub(super) fn limits_for(&self, log: &LogConfig) -> BatchLimits {
+        let mut limits = self.config.batch;
+        if log.timestamps == TimestampSource::Append {
+            limits.timestamps = TimestampRule::LogAppendTime;
+        }
+        if log.cleanup != Cleanup::Delete {
+            limits.keys = KeyRule::Required;
+        }
+        limits
     }
 
     /// The broker's settings, as far as the topic does not say otherwise.

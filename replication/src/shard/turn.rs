@@ -78,7 +78,7 @@ impl Shard {
     }
 
     fn on_store_failed(&mut self, now: Now) {
-        if let Some(failure) = self.store.failure() {
+        if let Some(failure) = self.store.failure().cloned() {
             self.out.push(Out::News(News::StoreFailed(failure)));
         }
         let keys: Vec<ReplicaKey> = self.replicas.keys().copied().collect();
