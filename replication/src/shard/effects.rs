@@ -33,7 +33,7 @@ impl Shard {
             Effect::RaiseStart { to } => self.out.push(Out::Job(Job::RaiseStart { log, to })),
             Effect::Acknowledge { wait, outcome } => self.requests.produces.settle(wait, Some(outcome)),
             Effect::Wake(Wake::Written(offset)) => {
-                self.requests.fetches.raised(&key, Ceiling::Written, offset)
+                self.requests.fetches.raised(&key, Ceiling::Written, offset);
             }
             Effect::Wake(Wake::Everything) => self.requests.fetches.changed(&key),
             Effect::Resign { epoch, why } => self.resign(key, epoch, why),

@@ -56,7 +56,7 @@ pub(super) fn of_append(error: &AppendError) -> ErrorCode {
         AppendError::OutOfSpace { .. } | AppendError::Closed(_) => ErrorCode::KafkaStorageError,
         // To be tried again: the next turn makes room.
         AppendError::Busy { .. } | AppendError::Truncating => ErrorCode::RequestTimedOut,
-        _ => ErrorCode::UnknownServerError,
+        AppendError::OffsetsExhausted { .. } | _ => ErrorCode::UnknownServerError,
     }
 }
 
@@ -88,6 +88,6 @@ pub(super) fn of_read(error: &ReadError) -> ErrorCode {
         ReadError::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
         // Never skipped in silence: a reader is told that the range cannot be had here.
         ReadError::Damaged { .. } => ErrorCode::CorruptMessage,
-        _ => ErrorCode::KafkaStorageError,
+        ReadError::Io { .. } | ReadError::Closed(_) | _ => ErrorCode::KafkaStorageError,
     }
 }

@@ -127,10 +127,8 @@ impl Shard {
         if enough && !(incomplete && gathered == 0 && !urgent) {
             return self.send_fetch(slot, fetch, found);
         }
-        let deadline = match found.iter().any(|found| matches!(found, Found::NotThisTurn)) {
-            true => now.monotonic,
-            false => now.monotonic.after(wait),
-        };
+        let next_turn = found.iter().any(|found| matches!(found, Found::NotThisTurn));
+        let deadline = if next_turn { now.monotonic } else { now.monotonic.after(wait) };
         self.park(slot, fetch, &found, min_bytes, deadline);
     }
 
@@ -172,7 +170,7 @@ impl Shard {
         let error_code = match error {
             SessionError::InvalidEpoch { .. } => ErrorCode::InvalidFetchSessionEpoch,
             SessionError::TooManyParts { .. } => ErrorCode::InvalidRequest,
-            _ => ErrorCode::FetchSessionIdNotFound,
+            SessionError::NotFound { .. } => ErrorCode::FetchSessionIdNotFound,
         };
         self.reply(slot, header, &FetchResponse { error_code, ..Default::default() }.into());
     }

@@ -15,7 +15,7 @@ use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, Offset};
 use super::event::{Lane, LaneKind, Out};
 use super::{ReplicaKey, Shard, ShardConfig};
 use crate::ids::BrokerEpoch;
-use crate::partition::{FetchAnswer, FetchFailure, FetchOutcome, Input};
+use crate::partition::{FetchAnswer, FetchFailure, FetchOutcome, Input, Partition};
 use crate::pending::{FollowerSession, PartRequest, SessionFetch};
 use crate::wire::fetch::{
     FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, PartitionData, ReplicaState,
@@ -190,14 +190,14 @@ impl Shard {
             .collect();
         let request = self.fetch_request(fetch, session);
         let what = Sent::Fetch { asked, begins_session };
-        self.send(now, lane, state, FETCH_VERSION, request.into(), what);
+        self.send(now, lane, state, FETCH_VERSION, &request.into(), what);
     }
 
     fn wanted(&self, state: &LaneState) -> BTreeMap<ReplicaKey, PartRequest> {
         let bytes_max = usize::try_from(self.config.fetch_partition_bytes_max).unwrap_or(0);
         let wanted = |key: &ReplicaKey| {
             let replica = self.replicas.get(key)?;
-            let request = replica.look(|machine, facts| machine.fetch_request(facts))?;
+            let request = replica.look(Partition::fetch_request)?;
             let part = PartRequest {
                 current_epoch: Some(request.epoch),
                 offset: request.offset,
@@ -272,7 +272,7 @@ impl Shard {
             }],
             ..Default::default()
         };
-        self.send(now, lane, state, LIST_OFFSETS_VERSION, request.into(), Sent::Range(range));
+        self.send(now, lane, state, LIST_OFFSETS_VERSION, &request.into(), Sent::Range(range));
     }
 
     fn send(
@@ -281,7 +281,7 @@ impl Shard {
         lane: Lane,
         state: &mut LaneState,
         version: i16,
-        request: Request,
+        request: &Request,
         what: Sent,
     ) {
         let correlation = self.followers.correlation();
@@ -291,7 +291,7 @@ impl Shard {
             correlation_id: correlation,
             client_id: Some(format!("highwater-{}", self.config.node)),
         };
-        match wire::encode_request(&header, &request) {
+        match wire::encode_request(&header, request) {
             Ok(parts) => {
                 state.in_flight.push_back(InFlight { correlation, sent_at: now.monotonic, what });
                 self.out.push(Out::PeerFrame { lane, parts });
@@ -358,7 +358,7 @@ impl Shard {
                         if let Some(key) = key.copied()
                             && let Some(asked) = asked.get(&key)
                         {
-                            self.on_partition_data(now, lane, key, *asked, data);
+                            self.on_partition_data(now, lane, key, *asked, &data);
                         }
                     }
                 }
@@ -402,7 +402,7 @@ impl Shard {
         lane: Lane,
         key: ReplicaKey,
         asked: Asked,
-        data: PartitionData,
+        data: &PartitionData,
     ) {
         let outcome = if !data.error_code.is_none() {
             FetchOutcome::Failed(failure(data.error_code))
@@ -412,7 +412,7 @@ impl Shard {
                 None => FetchOutcome::Failed(FetchFailure::Corrupt),
             }
         } else {
-            match self.take_records(now, lane, key, asked, &data) {
+            match self.take_records(now, lane, key, asked, data) {
                 Ok(()) => FetchOutcome::Records {
                     high_watermark: Offset::new(data.high_watermark),
                     log_start: Offset::new(data.log_start_offset),
@@ -461,6 +461,7 @@ impl Shard {
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "every other error of Kafka's is one that time may cure")]
 const fn failure(error: ErrorCode) -> FetchFailure {
     match error {
         ErrorCode::FencedLeaderEpoch => FetchFailure::FencedEpoch,

@@ -11,6 +11,7 @@ use crate::partition::{FetchAnswer, FetchFailure, FetchOutcome, Input};
 
 /// What is due by time.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not the states of one thing")]
 pub(super) struct Due {
     watermarks_at: Monotonic,
     watermarks_moved: bool,
@@ -128,7 +129,7 @@ impl Shard {
                 let key = log.and_then(|log| self.by_log.get(&log).copied());
                 self.on_job_failed(now, kind, key, &error.to_string());
             }
-            _ => {}
+            JobDone::Sealed { .. } | JobDone::Checkpointed | _ => {}
         }
     }
 

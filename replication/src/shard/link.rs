@@ -24,6 +24,7 @@ const HEARTBEAT_FIRST: Duration = Duration::from_secs(1);
 
 /// The conversation of one broker.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "which kinds of call are open, each on its own")]
 pub(super) struct Link<T> {
     node: NodeId,
     session: Option<BrokerEpoch>,

@@ -55,10 +55,10 @@ impl Shard {
         key: ReplicaKey,
         asker: Asker,
         version: i16,
-        asked: &ListOffsetsPartition,
+        part: &ListOffsetsPartition,
     ) -> Result<ListOffsetsPartitionResponse, ErrorCode> {
         let replica = self.replicas.get(&key).ok_or(ErrorCode::NotLeaderOrFollower)?;
-        let epoch = LeaderEpoch::new(asked.current_leader_epoch);
+        let epoch = LeaderEpoch::new(part.current_leader_epoch);
         let bound = replica
             .look(|machine, facts| machine.list_bound(asker, epoch, facts))
             .map_err(errors::of_fenced)?;
@@ -73,7 +73,13 @@ impl Shard {
                 .map_or(-1, LeaderEpoch::value),
             ..Default::default()
         };
-        let nothing = || if settled { Ok(Default::default()) } else { Err(ErrorCode::OffsetNotAvailable) };
+        let nothing = || {
+            if settled {
+                Ok(ListOffsetsPartitionResponse::default())
+            } else {
+                Err(ErrorCode::OffsetNotAvailable)
+            }
+        };
         let by_time = |found: Option<TimestampedOffset>| match found {
             Some(found) => Ok(ListOffsetsPartitionResponse {
                 offset: found.offset.value(),
@@ -84,7 +90,7 @@ impl Shard {
             None => nothing(),
         };
         let log = &replica.log;
-        match asked.timestamp {
+        match part.timestamp {
             LATEST if settled => Ok(at(ceiling)),
             LATEST => Err(ErrorCode::OffsetNotAvailable),
             EARLIEST => Ok(at(log.start())),

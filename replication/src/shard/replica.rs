@@ -2,6 +2,7 @@
 //! offline, with its last inputs for whoever has to explain it, and not the broker.
 
 use std::collections::VecDeque;
+use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use highwater_engine::log::{Log, LogFacts};
@@ -76,7 +77,8 @@ impl Replica {
             .unwrap_or("a panic without a text");
         let mut dump = format!("{text}; its last inputs, oldest first:");
         for input in &self.recent {
-            dump.push_str(&format!("\n  {input:?}"));
+            // Writing to a String does not fail.
+            let _ = write!(dump, "\n  {input:?}");
         }
         dump
     }

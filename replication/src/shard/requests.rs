@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use highwater_engine::units::{Monotonic, Now, TopicId, TopicPartition};
+use highwater_engine::units::{Monotonic, NodeId, Now, TopicId, TopicPartition};
 
 use super::event::{CloseReason, Out};
 use super::{ReplicaKey, Shard, fetch, produce};
@@ -61,7 +61,16 @@ impl Shard {
             Request::Fetch(body) => self.on_fetch(now, slot, header, body),
             Request::ListOffsets(body) => self.on_list_offsets(slot, &header, body),
             Request::OffsetForLeaderEpoch(body) => self.on_offset_for_leader_epoch(slot, &header, body),
-            _ => {
+            Request::Metadata(_)
+            | Request::FindCoordinator(_)
+            | Request::ApiVersions(_)
+            | Request::CreateTopics(_)
+            | Request::DeleteTopics(_)
+            | Request::InitProducerId(_)
+            | Request::DescribeConfigs(_)
+            | Request::ElectLeaders(_)
+            | Request::DescribeCluster(_)
+            | Request::Highwater(_) => {
                 let why = format!("{} is not for the shard", header.api.name());
                 self.close(slot.connection, CloseReason::Unreadable { why });
             }
@@ -125,7 +134,7 @@ impl Shard {
             .and_then(|replica| replica.machine.assignment());
         match assignment {
             Some(assignment) => LeaderIdAndEpoch {
-                leader_id: assignment.leader.map_or(-1, |leader| leader.value()),
+                leader_id: assignment.leader.map_or(-1, NodeId::value),
                 leader_epoch: assignment.leader_epoch.value(),
             },
             None => LeaderIdAndEpoch::default(),

@@ -13,6 +13,7 @@ use crate::controller::{ControllerReply, ViewChange};
 use crate::partition::{Assignment, Input, Partition};
 
 impl Shard {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other replies are not about the view")]
     pub(super) fn on_view(&mut self, now: Now, reply: ControllerReply) {
         let change = match reply {
             ControllerReply::Whole(state) => {
@@ -24,6 +25,7 @@ impl Shard {
                 // The next poll asks for the whole.
                 Err(_) => return self.known.set_view_is_fresh(ViewIs::Stale),
             },
+            // The link hands on nothing else.
             _ => return,
         };
         self.take_over(now, change);
