@@ -9,6 +9,7 @@ pub mod partition;
 pub mod pending;
 mod rules;
 pub mod shard;
+pub mod transport;
 pub mod wire;
 
 pub use rules::{Rule, Rules};

@@ -1,0 +1,283 @@
+//! Three replicas and a controller in one process: what a client of theirs sees when all is well, and when one is lost.
+
+#![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use highwater_engine::batch::{BatchBuilder, BatchLimits, Compression};
+use highwater_engine::disk::{Patience, PosixDisk};
+use highwater_engine::log::LogConfig;
+use highwater_engine::store::{Store, StoreConfig};
+use highwater_engine::units::{Monotonic, NodeId, Now, Timestamp, TopicPartition};
+use highwater_replication::Rules;
+use highwater_replication::controller::{
+    self, CallId, ControllerConfig, ControllerNode, ControllerOut, ControllerReply, ControllerRequest,
+    CreationPurpose, NewTopic,
+};
+use highwater_replication::partition::PartitionConfig;
+use highwater_replication::pending::{ConnectionId, Slot};
+use highwater_replication::shard::{AskId, ControllerCallId, Event, Lane, Out, Shard, ShardConfig};
+use highwater_replication::wire::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
+use highwater_replication::wire::{self, ErrorCode, RequestHeader, Response};
+
+struct Cluster {
+    now: Now,
+    controller: ControllerNode,
+    shards: BTreeMap<NodeId, Shard>,
+    calls: BTreeMap<CallId, (NodeId, ControllerCallId)>,
+    next_call: u64,
+    /// Frames from followers to leaders that are not delivered yet.
+    requests: VecDeque<(NodeId, Lane, Bytes)>,
+    lanes: BTreeMap<(NodeId, Lane), ConnectionId>,
+    slots: BTreeMap<Slot, (NodeId, Lane)>,
+    next_slot: u64,
+    answers: BTreeMap<Slot, Bytes>,
+    asked: BTreeMap<AskId, Option<ControllerReply>>,
+    log: Vec<String>,
+}
+
+fn node(id: i32) -> NodeId {
+    NodeId::new(id).unwrap()
+}
+
+fn config(id: i32) -> ShardConfig {
+    ShardConfig {
+        node: node(id),
+        cluster_id: None,
+        directory_id: None,
+        host: "127.0.0.1".to_owned(),
+        port: 0,
+        process: None,
+        log: LogConfig::default(),
+        partition: PartitionConfig::default(),
+        batch: BatchLimits::default(),
+        fetch_partition_bytes_max: 1 << 20,
+        fetch_bytes_max: 10 << 20,
+        fetch_wait_max: Duration::from_millis(500),
+        response_bytes_max: 55 << 20,
+        catch_up_bytes_per_turn: 4 << 20,
+        high_watermark_interval: Duration::from_secs(5),
+        retention_interval: Duration::from_secs(300),
+        peer_timeout: Duration::from_secs(5),
+    }
+}
+
+fn open(path: &Path, id: i32, now: Now) -> Shard {
+    let disk = Arc::new(PosixDisk::new(highwater_engine::disk::SyncThread::Never));
+    let opened = Store::open(disk, &path.join(id.to_string()), StoreConfig::default(), now).unwrap();
+    Shard::new(opened.store, &opened.report, config(id), Rules::default(), 7, now)
+}
+
+impl Cluster {
+    fn new(path: &Path) -> Self {
+        let now = Now { monotonic: Monotonic::default(), wall: Timestamp::from_millis(1_700_000_000_000) };
+        let disk = Arc::new(PosixDisk::new(highwater_engine::disk::SyncThread::Never));
+        let controller = ControllerNode::open(
+            disk,
+            &path.join("controller"),
+            ControllerConfig::default(),
+            Rules::default(),
+            7,
+            now,
+        )
+        .unwrap();
+        let shards = (1..=3).map(|id| (node(id), open(path, id, now))).collect();
+        Self {
+            now,
+            controller,
+            shards,
+            calls: BTreeMap::new(),
+            next_call: 0,
+            requests: VecDeque::new(),
+            lanes: BTreeMap::new(),
+            slots: BTreeMap::new(),
+            next_slot: 0,
+            answers: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            log: Vec::new(),
+        }
+    }
+
+    /// Everybody has turns until nothing happens for `for_ms`.
+    fn run(&mut self, for_ms: u64) {
+        for _ in 0..for_ms {
+            let ms = Duration::from_millis(1);
+            self.now.monotonic = self.now.monotonic.after(ms);
+            self.now.wall = Timestamp::from_millis(self.now.wall.millis() + 1);
+            loop {
+                let mut busy = false;
+                for id in self.shards.keys().copied().collect::<Vec<_>>() {
+                    let outs = self.shards.get_mut(&id).unwrap().turn(self.now);
+                    busy |= !outs.is_empty();
+                    for out in outs {
+                        self.carry_out(id, out);
+                    }
+                }
+                for out in self.controller.turn(self.now, Patience::MayBlock).unwrap() {
+                    busy = true;
+                    match out {
+                        ControllerOut::Reply { id, reply } => {
+                            let (node, call) = self.calls.remove(&id).unwrap();
+                            if let Some(shard) = self.shards.get_mut(&node) {
+                                shard.tell(Event::ControllerAnswered { call, reply: Some(reply) });
+                            }
+                        }
+                        ControllerOut::Event(event) => self.log.push(format!("controller: {event}")),
+                    }
+                }
+                if let Some((from, lane, frame)) = self.requests.pop_front() {
+                    busy = true;
+                    self.deliver(from, lane, frame);
+                }
+                if !busy {
+                    break;
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self, from: NodeId, lane: Lane, frame: Bytes) {
+        if !self.shards.contains_key(&lane.leader) {
+            self.shards.get_mut(&from).unwrap().tell(Event::PeerDown { lane });
+            return;
+        }
+        let next = ConnectionId(1000 + self.lanes.len() as u64);
+        let connection = *self.lanes.entry((from, lane)).or_insert(next);
+        let slot = Slot { connection, number: self.next_slot };
+        self.next_slot += 1;
+        self.slots.insert(slot, (from, lane));
+        self.shards.get_mut(&lane.leader).unwrap().tell(Event::Frame { slot, frame });
+    }
+
+    fn carry_out(&mut self, id: NodeId, out: Out) {
+        let whole = |parts: Vec<Bytes>| Bytes::from(parts.concat()).slice(4..);
+        match out {
+            Out::Frame { slot, parts } => match self.slots.remove(&slot) {
+                Some((to, lane)) => {
+                    if let Some(shard) = self.shards.get_mut(&to) {
+                        shard.tell(Event::PeerFrame { lane, frame: whole(parts) });
+                    }
+                }
+                None => {
+                    self.answers.insert(slot, whole(parts));
+                }
+            },
+            Out::PeerFrame { lane, parts } => self.requests.push_back((id, lane, whole(parts))),
+            Out::Controller { call, request } => {
+                let at = CallId(self.next_call);
+                self.next_call += 1;
+                self.calls.insert(at, (id, call));
+                self.controller.tell(controller::Input::Call { id: at, call: request });
+            }
+            Out::Answer { ask, reply } => {
+                self.asked.insert(ask, reply);
+            }
+            Out::Job(job) => {
+                let shard = self.shards.get_mut(&id).unwrap();
+                let done = job.run(&shard.store().clone());
+                shard.tell(Event::JobDone(done));
+            }
+            Out::News(news) => self.log.push(format!("{id}: {news:?}")),
+            Out::Close { connection, why } => panic!("{connection:?} closed: {why}"),
+            Out::PeerClose { .. } | Out::MayStop => {}
+        }
+    }
+
+    fn create_topic(&mut self, name: &str) {
+        let request = ControllerRequest::CreateTopic(NewTopic {
+            name: name.to_owned(),
+            partitions: Some(1),
+            replication_factor: Some(3),
+            assignment: None,
+            configs: BTreeMap::new(),
+            timeout_ms: 1000,
+            purpose: CreationPurpose::Create,
+        });
+        self.shards.get_mut(&node(1)).unwrap().tell(Event::Ask { ask: AskId(1), request });
+        self.run(20);
+        assert!(
+            matches!(
+                self.asked.get(&AskId(1)),
+                Some(Some(ControllerReply::TopicCreated { outcome: Ok(_), .. }))
+            ),
+            "{:?}",
+            self.asked
+        );
+    }
+
+    fn leader(&self, name: &TopicPartition) -> NodeId {
+        self.controller.state().partition(name).unwrap().leader.expect("somebody leads")
+    }
+
+    fn produce(&mut self, name: &TopicPartition, value: &str) -> (ErrorCode, i64) {
+        let mut builder = BatchBuilder::new(Compression::None);
+        builder.push(Some(self.now.wall), None, Some(value.as_bytes()), &[]).unwrap();
+        let records = builder.finish().unwrap();
+        let request = ProduceRequest {
+            acks: -1,
+            timeout_ms: 2000,
+            topic_data: vec![TopicProduceData {
+                name: name.topic().to_owned(),
+                partition_data: vec![PartitionProduceData {
+                    index: name.partition(),
+                    records: Some(records),
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let header =
+            RequestHeader { api: wire::ApiKey::Produce, version: 9, correlation_id: 1, client_id: None };
+        let parts = wire::encode_request(&header, &request.into()).unwrap();
+        let frame = Bytes::from(parts.concat()).slice(4..);
+        let slot = Slot { connection: ConnectionId(1), number: self.next_slot };
+        self.next_slot += 1;
+        let leader = self.leader(name);
+        self.shards.get_mut(&leader).unwrap().tell(Event::Frame { slot, frame });
+        self.run(3000);
+        let frame = self.answers.remove(&slot).expect("an answer");
+        let (_, response) = wire::decode_response(wire::ApiKey::Produce, 9, frame).unwrap();
+        let Response::Produce(response) = response else { panic!("{response:?}") };
+        let part = &response.responses[0].partition_responses[0];
+        (part.error_code, part.base_offset)
+    }
+}
+
+#[test]
+fn what_is_acknowledged_is_on_all_three_and_outlives_its_leader() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(directory.path());
+    cluster.run(50);
+    cluster.create_topic("topic");
+    let name = TopicPartition::new("topic", 0).unwrap();
+    cluster.run(1500);
+    for (offset, value) in [(0, "a"), (1, "b"), (2, "c")] {
+        let got = cluster.produce(&name, value);
+        assert_eq!(got, (ErrorCode::None, offset), "{:#?}", cluster.log);
+    }
+    let isr = cluster.controller.state().partition(&name).unwrap().isr.clone();
+    assert_eq!(isr.len(), 3, "{:#?}", cluster.log);
+    for shard in cluster.shards.values() {
+        assert_eq!(shard.store().log(&name).unwrap().written().value(), 3);
+    }
+
+    let gone = cluster.leader(&name);
+    drop(cluster.shards.remove(&gone));
+    cluster.controller.tell(controller::Input::ProcessEnded { node: gone, process: None });
+    cluster.run(50);
+    assert_ne!(cluster.leader(&name), gone);
+    assert_eq!(cluster.produce(&name, "d"), (ErrorCode::None, 3), "{:#?}", cluster.log);
+
+    let id = gone.value();
+    let now = cluster.now;
+    cluster.lanes.clear();
+    cluster.shards.insert(gone, open(directory.path(), id, now));
+    cluster.run(3000);
+    let isr = cluster.controller.state().partition(&name).unwrap().isr.clone();
+    assert_eq!(isr.len(), 3, "{:#?}", cluster.log);
+    assert_eq!(cluster.shards[&gone].store().log(&name).unwrap().written().value(), 4);
+}
