@@ -81,6 +81,8 @@ pub struct ControllerConfig {
     pub waiting_max: usize,
     /// The id of a cluster that is created; `None`: a random one.
     pub new_cluster_id: Option<String>,
+    /// How many changes lie behind a snapshot when the next one is written.
+    pub snapshot_changes: u64,
     /// How many changes are kept for brokers that poll; an older broker gets the whole.
     pub recent_changes_max: usize,
 }
@@ -103,6 +105,7 @@ impl Default for ControllerConfig {
             partitions_max: 200_000,
             waiting_max: 1_000,
             new_cluster_id: None,
+            snapshot_changes: 4_096,
             recent_changes_max: 4_096,
         }
     }

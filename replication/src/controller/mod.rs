@@ -9,6 +9,7 @@ mod event;
 mod input;
 mod isr;
 mod machine;
+mod node;
 mod orders;
 mod polls;
 mod proof;
@@ -16,6 +17,7 @@ mod protocol;
 mod refusal;
 mod sessions;
 mod state;
+mod store;
 mod topics;
 mod view;
 
@@ -25,6 +27,8 @@ mod election_test;
 mod fixture;
 #[cfg(test)]
 mod isr_test;
+#[cfg(test)]
+mod node_test;
 #[cfg(test)]
 mod sessions_test;
 #[cfg(test)]
@@ -38,6 +42,7 @@ pub use change::{Change, StateError};
 pub use event::{ControllerEvent, FenceReason, LeaderReason};
 pub use input::{CallId, ControllerConfig, Effect, Input};
 pub use machine::Controller;
+pub use node::{ControllerNode, ControllerOut};
 pub use protocol::{
     Condition, ControllerCall, ControllerReply, ControllerRequest, CreatedTopic, CreationPurpose, Election,
     IsrAnswer, IsrGranted, IsrMember, IsrProposal, LastStop, MessageError, NewTopic, POLL_WAIT_MS_MAX,
@@ -48,4 +53,5 @@ pub use state::{
     Broker, BrokerStatus, ClusterState, DURABILITY, FORMAT_VERSION, MIN_ISR, OutOfSync, OutReason,
     PartitionState, PossibleLoss, ReplicaReport, Suspicion, TRUNCATION, Topic,
 };
+pub use store::{ControllerFailure, ControllerOpenError};
 pub use view::{ClusterView, ViewChange, ViewError};
