@@ -26,6 +26,8 @@ pub(super) fn believed(facts: &Facts, log: OffsetRange) -> Believed {
     for (_, run) in runs.iter().filter(|(base, run)| !damaged.contains(&(*base, *run))) {
         entries.extend(run.epoch.map(|epoch| EpochStart { epoch, start: run.offsets.start() }));
     }
+    // An older checkpoint may name a beginning behind what is left; put behind the batches' epochs, it would evict them.
+    entries.retain(|entry| entry.start < log.end());
     // By offset, so that each goes through the rule of assignment where it belongs; at one offset the higher epoch counts.
     entries.sort_unstable_by_key(|entry| (entry.start, entry.epoch));
     let mut history = EpochHistory::from_starts(entries);

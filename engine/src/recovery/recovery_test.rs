@@ -405,3 +405,11 @@ fn a_plan_can_be_read_by_people_and_programs() {
     assert_eq!(json["steps"][0]["CutSegment"]["to_bytes"], 100);
     assert_eq!(json["epochs"][0]["epoch"], 0);
 }
+
+#[test]
+fn a_checkpoint_older_than_the_log_does_not_evict_its_epochs() {
+    let items = [Batch(0, 4, 2), Batch(4, 4, 4)];
+    let mut directory = Directory::new(&[(0, &items)]).after_power_loss();
+    directory.epochs = Some(epochs(&[(0, 0), (1, 2), (2, 43)]));
+    assert_eq!(directory.plan().epochs, epochs(&[(2, 0), (4, 4)]));
+}
