@@ -9,7 +9,7 @@ use super::inner::{Inner, View};
 use super::read::{ColdRead, Read, Records};
 use super::shared::lock;
 use super::{Closed, ReadError};
-use crate::batch::BatchView;
+use crate::batch::{BatchView, LegacyMessage, PREFIX_BYTES};
 use crate::segment::{FileKind, Frame, Segment, WalkError, frame_at};
 use crate::units::Offset;
 
@@ -172,9 +172,12 @@ fn gather(
     Ok(Found::Records(Records { parts: vec![part], size, first: first.base, end, first_epoch }))
 }
 
-/// Whether the batch is as it was written. Legacy messages are looked at by whoever converts them.
+/// Whether the batch, or the message of a legacy format, is as it was written.
 fn is_whole(batch: &[u8]) -> bool {
-    batch.get(16).is_some_and(|magic| *magic < 2) || BatchView::parse(batch).is_ok()
+    match batch.get(PREFIX_BYTES - 1) {
+        Some(0 | 1) => LegacyMessage::parse(batch).is_ok(),
+        Some(_) | None => BatchView::parse(batch).is_ok(),
+    }
 }
 
 /// Bytes of a segment.

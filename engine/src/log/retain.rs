@@ -1,7 +1,6 @@
-//! Deletes old segments: facts of each, a plan, then from the oldest on. Also forgets producers that have been idle for too long.
+//! Deletes old segments: facts of each, the plan of [`crate::retention`], then from the oldest on. Also forgets producers that have been idle for too long.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::inner::Inner;
 use super::room::NoRoom;
@@ -10,24 +9,15 @@ use super::shared::lock;
 use super::truncate::{CutError, walk_failed};
 use super::writer::{Demand, Phase};
 use super::{Cleanup, Closed, LogConfig};
+use crate::retention::{RetentionRules, SegmentFacts, plan_retention};
 use crate::segment::{FileKind, Segment, WalkError};
-use crate::units::{Now, Offset};
+use crate::units::{Now, Offset, Timestamp};
 
 /// What retention did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Retained {
     pub(crate) segments: usize,
     pub(crate) bytes: u64,
-}
-
-/// What retention knows of one segment.
-#[derive(Clone, Copy, Debug)]
-struct SegmentFacts {
-    /// Behind its last record: the base of the next, or the log's end.
-    end: Offset,
-    bytes: u64,
-    /// How old its newest record is.
-    age: Duration,
 }
 
 impl Inner {
@@ -37,12 +27,14 @@ impl Inner {
         let config = self.config();
         let ceiling = ceiling.min(self.marks.written.get());
         let mut view = self.view();
-        let facts = self.segment_facts(&view.segments, now)?;
-        let going = plan_retention(&facts, self.marks.start.get(), ceiling, &config);
+        let facts = segment_facts(&view.segments)?;
+        let range = (self.marks.start.get(), self.marks.written.get());
+        let plan = plan_retention(&facts, range, ceiling, rules(&config), now.wall);
+        let going = plan.remove.len();
         if going == 0 {
             return Ok(Retained::default());
         }
-        if going == view.segments.len() {
+        if plan.roll {
             // One always remains: an empty one at the end.
             self.roll_now(now)?;
             view = self.view();
@@ -81,25 +73,6 @@ impl Inner {
         removed.map_err(|error| self.failed("remove a segment", segment.path(FileKind::Log), error))
     }
 
-    fn segment_facts(&self, segments: &[Arc<Segment>], now: Now) -> Result<Vec<SegmentFacts>, CutError> {
-        let mut facts = Vec::with_capacity(segments.len());
-        for (number, segment) in segments.iter().enumerate() {
-            let fail = |error| walk_failed(segment, segment.base(), WalkError::Io(error));
-            // Without timestamps the file's own age counts.
-            let newest_ms = match segment.latest_timestamp().map_err(fail)? {
-                Some(latest) => latest.timestamp.millis(),
-                None => segment.file().and_then(|file| file.identity()).map_err(fail)?.modified_ms,
-            };
-            let age_ms = now.wall.millis().saturating_sub(newest_ms);
-            facts.push(SegmentFacts {
-                end: segments.get(number + 1).map_or(self.marks.written.get(), |next| next.base()),
-                bytes: segment.size(),
-                age: Duration::from_millis(u64::try_from(age_ms).unwrap_or(0)),
-            });
-        }
-        Ok(facts)
-    }
-
     /// Rolls although the active segment is neither full nor old.
     fn roll_now(self: &Arc<Self>, now: Now) -> Result<(), CutError> {
         let _room = lock(&self.room);
@@ -127,37 +100,28 @@ impl Inner {
     }
 }
 
-/// How many segments go, from the oldest on (`UnifiedLog.deleteOldSegments`): what lies below the log's start, then by size, then by age.
-/// None goes that reaches above `ceiling`, and an empty last one never.
-fn plan_retention(facts: &[SegmentFacts], start: Offset, ceiling: Offset, config: &LogConfig) -> usize {
-    let may_go = |number: usize| {
-        facts
-            .get(number)
-            .is_some_and(|segment| segment.end <= ceiling && (number + 1 < facts.len() || segment.bytes > 0))
-    };
-    let prefix = |from: usize, goes: &mut dyn FnMut(&SegmentFacts) -> bool| {
-        let mut count = from;
-        while may_go(count) && facts.get(count).is_some_and(&mut *goes) {
-            count += 1;
-        }
-        count
-    };
-    // The last segment is not below the start, even when all its records are.
-    let below_start = facts.iter().take(facts.len().saturating_sub(1)).take_while(|f| f.end <= start).count();
-    let mut going = prefix(0, &mut |segment| segment.end <= start).min(below_start);
+fn rules(config: &LogConfig) -> RetentionRules {
     if config.cleanup == Cleanup::Compact {
-        return going;
+        return RetentionRules::default();
     }
-    if let Some(bytes_min) = config.retention_bytes {
-        let mut left: u64 = facts.iter().skip(going).map(|segment| segment.bytes).sum();
-        going = prefix(going, &mut |segment| {
-            let goes = left >= bytes_min.saturating_add(segment.bytes);
-            left = left.saturating_sub(segment.bytes);
-            goes
-        });
+    RetentionRules {
+        bytes_min: config.retention_bytes,
+        age_ms: config.retention_age.map(|age| i64::try_from(age.as_millis()).unwrap_or(i64::MAX)),
     }
-    if let Some(age_max) = config.retention_age {
-        going = prefix(going, &mut |segment| segment.age > age_max);
+}
+
+fn segment_facts(segments: &[Arc<Segment>]) -> Result<Vec<SegmentFacts>, CutError> {
+    let mut facts = Vec::with_capacity(segments.len());
+    for segment in segments {
+        let fail = |error| walk_failed(segment, segment.base(), WalkError::Io(error));
+        let latest = if let Some(latest) = segment.latest_timestamp().map_err(fail)? {
+            latest.timestamp
+        } else {
+            // Without timestamps the file's own age counts.
+            let identity = segment.file().and_then(|file| file.identity()).map_err(fail)?;
+            Timestamp::from_millis(identity.modified_ms)
+        };
+        facts.push(SegmentFacts { base: segment.base(), bytes: segment.size(), latest: Some(latest) });
     }
-    going
+    Ok(facts)
 }

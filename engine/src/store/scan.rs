@@ -2,7 +2,9 @@
 
 use std::io;
 
-use crate::batch::{BatchHeader, StopReason, find_batch, scan};
+use crate::batch::{
+    Attributes, BatchHeader, Compression, LegacyMessage, ScanStop, StopReason, find_batch, scan,
+};
 use crate::disk::File;
 use crate::index::ActiveIndex;
 use crate::recovery::{SegmentScan, SegmentScanner};
@@ -110,44 +112,81 @@ impl Reading<'_> {
     }
 
     fn batches(&mut self, window: &[u8], position: u64) -> Next {
-        let reaches_end = position + window.len() as u64 >= self.log_bytes;
-        for item in scan(window, position) {
-            let stop = match item {
-                Ok((at, batch)) => {
-                    let header = batch.header();
-                    if self.scanner.batch(at, header) {
-                        self.index.note(
-                            header.last_offset(),
-                            at,
-                            header.size_bytes as u64,
-                            header.max_timestamp,
-                        );
-                        self.first.get_or_insert(FirstBatch { max_timestamp: header.max_timestamp });
-                    }
-                    continue;
-                }
-                Err(stop) => stop,
+        let mut from = 0;
+        loop {
+            let Some(rest) = window.get(from..) else { return Next::At(position + window.len() as u64) };
+            let Some(stop) = self.whole_batches(rest, position + from as u64) else {
+                return Next::At(position + window.len() as u64);
             };
-            let goes_on = match stop.reason {
-                StopReason::TornBatch { needs, .. } if needs <= self.batch_bytes_max => Some(needs),
-                StopReason::TornHeader { .. } | StopReason::Zeros { .. } => Some(WINDOW_BYTES),
-                StopReason::TornBatch { .. }
-                | StopReason::Length { .. }
-                | StopReason::Legacy { .. }
-                | StopReason::Magic { .. }
-                | StopReason::Crc { .. }
-                | StopReason::Nonsense(_) => None,
-            };
-            if let Some(bytes) = goes_on.filter(|_| !reaches_end && stop.position > position) {
-                return Next::Larger { at: stop.position, bytes };
+            let at = usize::try_from(stop.position - position).unwrap_or(usize::MAX);
+            let rest = window.get(at..).unwrap_or_default();
+            if let StopReason::Legacy { size_bytes, .. } = stop.reason
+                && self.legacy(rest, stop.position)
+            {
+                from = at + size_bytes;
+                continue;
             }
-            if let Some(bytes) = goes_on.filter(|bytes| !reaches_end && *bytes > window.len()) {
+            let reaches_end = position + window.len() as u64 >= self.log_bytes;
+            if let Some(bytes) =
+                self.may_go_on(stop.reason).filter(|bytes| !reaches_end && *bytes > rest.len())
+            {
                 return Next::Larger { at: stop.position, bytes };
             }
             self.scanner.bad(stop.position, stop.reason.into());
             return Next::BehindBad(stop.position);
         }
-        Next::At(position + window.len() as u64)
+    }
+
+    /// Shows the batches at the beginning of `bytes`; gives where and why there are no more.
+    fn whole_batches(&mut self, bytes: &[u8], position: u64) -> Option<ScanStop> {
+        for item in scan(bytes, position) {
+            match item {
+                Ok((at, batch)) => self.found(at, batch.header()),
+                Err(stop) => return Some(stop),
+            }
+        }
+        None
+    }
+
+    /// Shows a legacy message as a batch of one record without epoch or producer; says whether it is whole.
+    fn legacy(&mut self, bytes: &[u8], position: u64) -> bool {
+        let (Some(frame), Ok(_)) = (frame_at(bytes), LegacyMessage::parse(bytes)) else { return false };
+        let header = BatchHeader {
+            base_offset: frame.base,
+            size_bytes: frame.size,
+            leader_epoch: None,
+            crc: 0,
+            attributes: Attributes::new(Compression::None),
+            last_offset_delta: 0,
+            base_timestamp: frame.max_timestamp.unwrap_or_default(),
+            max_timestamp: frame.max_timestamp,
+            producer_id: None,
+            producer_epoch: None,
+            base_sequence: None,
+            record_count: 1,
+        };
+        self.found(position, &header);
+        true
+    }
+
+    fn found(&mut self, position: u64, header: &BatchHeader) {
+        if self.scanner.batch(position, header) {
+            self.index.note(header.last_offset(), position, header.size_bytes as u64, header.max_timestamp);
+            self.first.get_or_insert(FirstBatch { max_timestamp: header.max_timestamp });
+        }
+    }
+
+    /// How many bytes tell whether it is the window that ends or the batch.
+    fn may_go_on(&self, reason: StopReason) -> Option<usize> {
+        match reason {
+            StopReason::TornHeader { .. } | StopReason::Zeros { .. } => Some(WINDOW_BYTES),
+            StopReason::TornBatch { needs, .. } => Some(needs).filter(|needs| *needs <= self.batch_bytes_max),
+            StopReason::Length { .. }
+            | StopReason::Legacy { .. }
+            | StopReason::Magic { .. }
+            | StopReason::Crc { .. }
+            | StopReason::Nonsense(_) => None,
+        }
     }
 
     /// The next whole batch at `position` or behind it, or the end of the file.

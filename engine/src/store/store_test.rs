@@ -3,7 +3,7 @@
 use super::test_support::*;
 use super::*;
 use crate::batch::scan;
-use crate::disk::{Patience, SimulatedDisk, Wait};
+use crate::disk::SimulatedDisk;
 use crate::log::{
     AppendError, LogConfig, Permit, Read, ReadError, ReplicaAppendError, Step, TicketError, TimestampSource,
 };
@@ -31,8 +31,7 @@ fn what_is_appended_is_read_after_a_turn_and_after_reopening() {
             "nobody sees above written"
         );
         append(&log, 2);
-        let report = store.turn(Wait::Not, Patience::MayBlock);
-        assert_eq!(report.moved, vec![log.id()]);
+        assert_eq!(turn(&store), vec![log.id()]);
         assert_eq!((log.written(), log.durable()), (at(5), at(0)));
         assert_eq!(bases(&read_all(&store, &log, 0)), [(0, 2), (3, 4)]);
         assert_eq!(bases(&read_all(&store, &log, 4)), [(3, 4)]);
@@ -268,7 +267,7 @@ fn a_full_disk_is_a_refusal_and_no_offset_is_lost() {
     let mut refused = 0;
     for _ in 0..5 {
         match log.append(permit, produced(&[&large], 1), now(1)) {
-            Ok(_) => turn(&store),
+            Ok(_) => drop(turn(&store)),
             Err(AppendError::OutOfSpace { .. }) => refused += 1,
             Err(other) => panic!("{other:?}"),
         }
@@ -390,4 +389,74 @@ fn a_task_is_woken_when_its_step_comes() {
     turn(&store);
     assert_eq!(woken.0.load(Ordering::SeqCst), 1);
     assert!(matches!(future.as_mut().poll(&mut context), Poll::Ready(Ok(()))));
+}
+
+#[test]
+fn a_failed_sync_is_final_for_the_directory() {
+    use crate::disk::simulated::{CallKind, Fault};
+    let disk = SimulatedDisk::new(5);
+    let shared: std::sync::Arc<dyn crate::disk::Disk> = std::sync::Arc::new(disk.clone());
+    let (store, _) = open(&shared, std::path::Path::new("/data"));
+    let log = store.create_log(&name("t-0"), None, LogConfig::default(), now(0)).unwrap();
+    let other = store.create_log(&name("t-1"), None, LogConfig::default(), now(0)).unwrap();
+    let ticket = append(&log, 1).ticket;
+    turn(&store);
+    disk.take_calls();
+    disk.fail_call(disk.next_call(), Fault::Io);
+    assert!(store.wait(ticket, Step::Durable).is_err());
+    assert!(disk.take_calls().iter().any(|call| call.kind == CallKind::Sync), "it was the sync that failed");
+    assert!(store.failure().is_some());
+    let refused = other.append(Permit::new(epoch(0)), produced(&[b"x"], 1), now(1));
+    assert!(matches!(refused, Err(AppendError::Closed(crate::log::Closed::StoreFailed))), "{refused:?}");
+    assert_eq!(log.durable(), at(0));
+    assert!(store.close(serde_json::Map::new(), None).is_err(), "no mark");
+    let (store, report) = open(&shared, std::path::Path::new("/data"));
+    assert_eq!(report.stop, Stop::Unclean);
+    assert_eq!(store.log(&name("t-0")).unwrap().written(), at(1));
+}
+
+#[test]
+fn readers_see_whole_batches_in_order_while_the_log_rolls_syncs_and_forgets() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let place = places().remove(1);
+    let (store, _) = open(&place.disk, &place.directory);
+    let config = LogConfig { retention_bytes: Some(60_000), retention_age: None, ..small_segments(10_000) };
+    let log = store.create_log(&name("t-0"), None, config, now(0)).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut next = 0;
+                while !done.load(Ordering::SeqCst) || next < log.written().value() {
+                    next = next.max(log.start().value());
+                    let records = match log.read(at(next), Offset::MAX, 4_000, true) {
+                        Ok(Read::Records(records)) => records,
+                        Ok(Read::Empty | Read::Cold(_)) | Err(ReadError::OutOfRange { .. }) => continue,
+                        Err(error) => panic!("{error} at {next}"),
+                    };
+                    let bytes: Vec<u8> = records.parts.iter().flatten().copied().collect();
+                    for (base, last) in bases(&bytes) {
+                        assert!(base <= next && last >= next, "{base}..={last} at {next}");
+                        next = last + 1;
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            while !done.load(Ordering::SeqCst) {
+                for job in store.due_jobs(now(100_000)) {
+                    job.run(&store);
+                }
+                Job::Retention { log: log.id(), ceiling: Offset::MAX, now: now(1) }.run(&store);
+            }
+        });
+        for round in 0..2_000 {
+            let ticket = append(&log, 3).ticket;
+            let step = if round % 50 == 0 { Step::Durable } else { Step::Written };
+            store.wait(ticket, step).unwrap();
+        }
+        done.store(true, Ordering::SeqCst);
+    });
+    assert!(store.failure().is_none());
+    assert!(log.start() > at(0) && log.written() == at(6_000));
 }

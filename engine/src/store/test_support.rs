@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::{OpenReport, Opened, Store, StoreConfig};
 use crate::batch::{BatchBuilder, BatchLimits, Compression, ProducedBatch, ReplicatedBatches};
-use crate::disk::{Disk, Patience, PosixDisk, SimulatedDisk, SyncThread, Wait};
-use crate::log::{Appended, Log, LogConfig, Permit, Read, Records};
+use crate::disk::{Disk, IoMode, Patience, PosixDisk, SimulatedDisk, SyncThread, Wait, open_disk};
+use crate::log::{Appended, Log, LogConfig, LogId, Permit, Read, Records};
 use crate::units::{
     LeaderEpoch, Monotonic, Now, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition,
 };
@@ -81,8 +81,18 @@ pub(crate) fn append(log: &Log, records: usize) -> Appended {
     log.append(Permit::new(epoch(0)), produced(&values, 1), now(1)).unwrap()
 }
 
-pub(crate) fn turn(store: &Store) {
-    store.turn(Wait::Not, Patience::MayBlock);
+/// Turns until nothing is in flight; gives the logs that moved.
+pub(crate) fn turn(store: &Store) -> Vec<LogId> {
+    let mut moved = Vec::new();
+    loop {
+        let report = store.turn(Wait::ForOne, Patience::MayBlock);
+        moved.extend(report.moved);
+        if report.in_flight == 0 {
+            moved.sort_unstable();
+            moved.dedup();
+            return moved;
+        }
+    }
 }
 
 /// Opens, and expects it to succeed.
@@ -110,7 +120,8 @@ pub(crate) struct Place {
 pub(crate) fn places() -> Vec<Place> {
     let mut places =
         vec![Place { disk: Arc::new(SimulatedDisk::new(7)), directory: PathBuf::from("/data"), _kept: None }];
-    let disks: [Arc<dyn Disk>; 1] = [Arc::new(PosixDisk::new(SyncThread::WhenNeeded))];
+    let mut disks: Vec<Arc<dyn Disk>> = vec![Arc::new(PosixDisk::new(SyncThread::WhenNeeded))];
+    disks.extend(open_disk(IoMode::Uring, SyncThread::Never).ok().map(|opened| opened.disk));
     for disk in disks {
         let kept = tempfile::tempdir().unwrap();
         places.push(Place { disk, directory: kept.path().join("data"), _kept: Some(kept) });
