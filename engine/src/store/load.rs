@@ -104,7 +104,9 @@ fn report(log: &Log, plan: &Plan, point: RecoveryPoint) -> LogReport {
         end: plan.end,
         recovery_point: match point {
             RecoveryPoint::Known(point) => Some(point),
-            RecoveryPoint::NoEntry | RecoveryPoint::Unknown => None,
+            // The file can be read and does not name the log: nothing of it was promised yet.
+            RecoveryPoint::NoEntry => Some(Offset::ZERO),
+            RecoveryPoint::Unknown => None,
         },
         cut_bytes: plan.cut_bytes(),
         hole: plan.has_hole(),

@@ -14,10 +14,10 @@ use super::layout::{DirectoryName, directory_name};
 use super::load::{LogSource, Trust};
 use super::{Machine, OpenReport, Stop, Store, StoreConfig, StoreInner};
 use crate::checkpoint::{
-    CLEAN_MARK, CleanFacts, CleanMark, LOG_STARTS, OffsetCheckpoint, RECOVERY_POINTS, Reading,
-    read_clean_mark, read_offsets, remove_clean_mark,
+    CLEAN_MARK, CleanFacts, CleanMark, LOG_STARTS, META_PROPERTIES, OffsetCheckpoint, RECOVERY_POINTS,
+    Reading, read_clean_mark, read_offsets, remove_clean_mark,
 };
-use crate::disk::{DirectoryLock, Disk, EntryKind, Incarnation, LockError};
+use crate::disk::{DirectoryLock, Disk, EntryKind, Incarnation, LOCK_FILE, LockError};
 use crate::log::{Limits, Shared, lock};
 use crate::state::ProducersConfig;
 use crate::units::Now;
@@ -83,7 +83,7 @@ impl Store {
         let entries = disk.list(directory).map_err(io(directory))?;
         let mark_path = directory.join(CLEAN_MARK);
         let mark = read_clean_mark(disk.as_ref(), &mark_path).map_err(io(&mark_path))?;
-        let is_new = entries.iter().all(|entry| entry.name == ".lock");
+        let is_new = entries.iter().all(|entry| [LOCK_FILE, META_PROPERTIES].contains(&entry.name.as_str()));
         let machine = judge_machine(disk.as_ref(), directory, directory_lock.as_ref());
         remove_clean_mark(disk.as_ref(), &mark_path).map_err(io(&mark_path))?;
         let (stop, facts) = judge_stop(mark, is_new);
@@ -137,6 +137,12 @@ impl Store {
         if store.names().is_empty() && points == Reading::Missing {
             store
                 .write_offset_file(RECOVERY_POINTS, &OffsetCheckpoint::new())
+                .map_err(|error| StoreOpenError::Io { path: error.path, source: error.source })?;
+        }
+        // From here on a missing file is a lost one, and not one that was never written.
+        if is_new {
+            store
+                .write_checkpoints()
                 .map_err(|error| StoreOpenError::Io { path: error.path, source: error.source })?;
         }
         // Without suspicion there is no proof to be kept; otherwise the owner says when it has been told.

@@ -49,8 +49,11 @@ impl Due {
         self.watermarks_moved = true;
     }
 
-    pub(super) fn session_began(&mut self) {
+    /// The file is written at once, so that from then on a missing one is a lost one.
+    pub(super) fn session_began(&mut self, now: Monotonic) {
         self.may_write_watermarks = true;
+        self.watermarks_moved = true;
+        self.watermarks_at = now;
     }
 
     /// Whether this is the first time that the failure is seen.

@@ -70,7 +70,7 @@ pub(super) struct Known {
     last_stop: LastStop,
     cluster_id: Option<String>,
     /// By name, because logs that no topic owns are told as well.
-    high_watermarks: BTreeMap<TopicPartition, Offset>,
+    high_watermarks: Option<BTreeMap<TopicPartition, Offset>>,
     reports: BTreeMap<TopicPartition, LogReport>,
     /// Whether the view was had as a whole since the session began.
     view_is_fresh: bool,
@@ -83,11 +83,7 @@ impl Known {
             last_stop: last_stop(report),
             cluster_id: None,
             // What cannot be read is unknown, and never zero: whoever has such a log is suspect.
-            high_watermarks: store
-                .read_offset_checkpoint(HIGH_WATERMARKS)
-                .ok()
-                .and_then(Reading::known)
-                .unwrap_or_default(),
+            high_watermarks: store.read_offset_checkpoint(HIGH_WATERMARKS).ok().and_then(Reading::known),
             reports,
             view_is_fresh: false,
         }
@@ -106,14 +102,17 @@ impl Known {
         self.view_is_fresh = fresh == ViewIs::Whole;
     }
 
-    /// The last high watermark that was written down for a log; `None`: unknown.
+    /// The last high watermark that was written down for a log; `None`: unknown. A log that a readable checkpoint does not name had
+    /// nothing committed when it was written: a checkpoint is safe when stale.
     pub(super) fn high_watermark(&self, name: &TopicPartition) -> Option<Offset> {
-        self.high_watermarks.get(name).copied()
+        Some(self.high_watermarks.as_ref()?.get(name).copied().unwrap_or_default())
     }
 
     /// A log that is new, or empty again, has nothing to be known of.
     pub(super) fn forget(&mut self, name: &TopicPartition) {
-        self.high_watermarks.remove(name);
+        if let Some(known) = &mut self.high_watermarks {
+            known.remove(name);
+        }
         self.reports.remove(name);
     }
 }
@@ -178,7 +177,7 @@ impl Shard {
                 // A text that was not written reads as a machine crash at the next opening: safe, only slower.
                 let _ = self.store.confirm_incarnation();
                 self.known.view_is_fresh = false;
-                self.due.session_began();
+                self.due.session_began(now.monotonic);
                 self.out.push(Out::News(News::SessionBegan { cluster_id: begun.cluster_id }));
             }
             Heard::Ended => self.out.push(Out::News(News::SessionEnded)),
