@@ -86,6 +86,7 @@ impl Store {
         let is_new = entries.iter().all(|entry| [LOCK_FILE, META_PROPERTIES].contains(&entry.name.as_str()));
         let machine = judge_machine(disk.as_ref(), directory, directory_lock.as_ref());
         remove_clean_mark(disk.as_ref(), &mark_path).map_err(io(&mark_path))?;
+        let mark_extra = mark_fields(&mark);
         let (stop, facts) = judge_stop(mark, is_new);
         let points_path = directory.join(RECOVERY_POINTS);
         let points = read_offsets(disk.as_ref(), &points_path).map_err(io(&points_path))?;
@@ -107,7 +108,7 @@ impl Store {
         let mut report = OpenReport {
             stop,
             machine,
-            mark_extra: facts.as_ref().map(|facts| facts.extra.clone()).unwrap_or_default(),
+            mark_extra,
             logs: Vec::new(),
             refused: Vec::new(),
             deleted: Vec::new(),
@@ -194,6 +195,16 @@ fn judge_machine(disk: &dyn Disk, directory: &Path, directory_lock: &dyn Directo
         (Some(before), Some(now)) if before == now => Machine::Same,
         _ => Machine::OtherOrUnknown,
     }
+}
+
+/// What the mark says beside the facts of the logs; the session in which the broker stopped is Kafka's own field.
+fn mark_fields(mark: &Reading<CleanMark>) -> serde_json::Map<String, serde_json::Value> {
+    let Reading::Known { value, .. } = mark else { return serde_json::Map::new() };
+    let mut fields = value.facts.as_ref().map(|facts| facts.extra.clone()).unwrap_or_default();
+    if let Some(session) = value.broker_epoch {
+        fields.insert("brokerEpoch".to_owned(), session.into());
+    }
+    fields
 }
 
 fn judge_stop(mark: Reading<CleanMark>, is_new: bool) -> (Stop, Option<CleanFacts>) {

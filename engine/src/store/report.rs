@@ -13,7 +13,7 @@ pub struct OpenReport {
     pub stop: Stop,
     /// Whether the page cache survived since.
     pub machine: Machine,
-    /// Extra fields of the clean-shutdown mark; empty without a mark.
+    /// Extra fields of the clean-shutdown mark, and its `brokerEpoch` if it names one; empty without a mark.
     pub mark_extra: serde_json::Map<String, serde_json::Value>,
     /// Each log, sorted by name.
     pub logs: Vec<LogReport>,
