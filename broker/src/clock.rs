@@ -26,4 +26,11 @@ impl Clock {
             wall: Timestamp::from_millis(i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)),
         }
     }
+
+    /// A moment, as the runtime's timers take it. What lies beyond the end of the system's clock is a year away.
+    pub fn instant(&self, at: Monotonic) -> tokio::time::Instant {
+        const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+        let since_start = at.since_start().min(self.started.elapsed().saturating_add(YEAR));
+        tokio::time::Instant::from_std(self.started + since_start)
+    }
 }
