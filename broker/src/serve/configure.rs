@@ -1,0 +1,179 @@
+//! Settings, as the parts below ask for them. Decides no value: those are the settings' own.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use highwater_engine::batch::{BatchLimits, TimestampRule, ValidateCompressed as EngineCompressed};
+use highwater_engine::disk::IoMode;
+use highwater_engine::log::{Cleanup, LogConfig, TimestampSource};
+use highwater_engine::store::StoreConfig;
+use highwater_engine::units::NodeId;
+use highwater_replication::controller::{ControllerConfig, DURABILITY, MIN_ISR, TRUNCATION};
+use highwater_replication::partition::PartitionConfig;
+use highwater_replication::shard::ShardConfig;
+
+use super::sockets::SocketLimits;
+use crate::settings::{
+    self, AnySetting, DiskIo, HostPort, Integer, Setting, Settings, TimestampType, ValidateCompressed,
+};
+
+/// A client that owes reading and does not read for so long is closed.
+const STALL_MAX: Duration = Duration::from_secs(30);
+/// A Fetch or a call that is not answered for so long is given up (Kafka's `replica.socket.timeout.ms`).
+const PEER_TIMEOUT: Duration = Duration::from_secs(30);
+/// What one turn gives to replicas that are out of sync, so that those in sync do not wait for them.
+const CATCH_UP_BYTES_PER_TURN: usize = 8 << 20;
+
+/// A number that fits where it goes; the settings' own bounds see to that, and what does not is cut to what fits.
+fn narrow<T: TryFrom<i64>>(settings: &Settings, setting: &Setting<Integer>, otherwise: T) -> T {
+    T::try_from(settings.value(setting)).unwrap_or(otherwise)
+}
+
+/// `None` for -1, which is no bound.
+fn bound(settings: &Settings, setting: &Setting<Integer>) -> Option<u64> {
+    u64::try_from(settings.value(setting)).ok()
+}
+
+/// How operations reach the disk.
+pub(super) fn io_mode(settings: &Settings) -> IoMode {
+    match settings.value(&settings::DISK_IO) {
+        DiskIo::Auto => IoMode::Auto,
+        DiskIo::Uring => IoMode::Uring,
+        DiskIo::Posix => IoMode::Posix,
+    }
+}
+
+pub(super) fn log_config(settings: &Settings) -> LogConfig {
+    LogConfig {
+        segment_bytes_max: narrow(settings, &settings::SEGMENT_BYTES, u32::MAX),
+        segment_age_max: settings.duration_ms(&settings::SEGMENT_MS),
+        segment_jitter_max: settings.duration_ms(&settings::SEGMENT_JITTER_MS),
+        index_interval_bytes: narrow(settings, &settings::INDEX_INTERVAL_BYTES, u32::MAX),
+        index_bytes_max: narrow(settings, &settings::SEGMENT_INDEX_BYTES, u32::MAX),
+        retention_bytes: bound(settings, &settings::RETENTION_BYTES),
+        retention_age: bound(settings, &settings::RETENTION_MS).map(Duration::from_millis),
+        cleanup: match settings.value(&settings::CLEANUP_POLICY) {
+            settings::CleanupPolicy::Delete => Cleanup::Delete,
+        },
+        timestamps: match settings.value(&settings::MESSAGE_TIMESTAMP_TYPE) {
+            TimestampType::CreateTime => TimestampSource::Create,
+            TimestampType::LogAppendTime => TimestampSource::Append,
+        },
+    }
+}
+
+pub(super) fn store_config(settings: &Settings, seed: u64) -> StoreConfig {
+    StoreConfig {
+        log: log_config(settings),
+        dirty_age_max: settings.duration_ms(&settings::FLUSH_MS),
+        checkpoint_interval: settings.duration_ms(&settings::FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
+        producer_age_max: settings.duration_ms(&settings::PRODUCER_ID_EXPIRATION_MS),
+        seed,
+        ..StoreConfig::default()
+    }
+}
+
+fn batch_limits(settings: &Settings) -> BatchLimits {
+    BatchLimits {
+        batch_bytes_max: settings.count(&settings::MESSAGE_MAX_BYTES),
+        timestamps: match settings.value(&settings::MESSAGE_TIMESTAMP_TYPE) {
+            TimestampType::CreateTime => TimestampRule::CreateTime {
+                before_ms_max: settings.value(&settings::MESSAGE_TIMESTAMP_BEFORE_MAX_MS),
+                after_ms_max: settings.value(&settings::MESSAGE_TIMESTAMP_AFTER_MAX_MS),
+            },
+            TimestampType::LogAppendTime => TimestampRule::LogAppendTime,
+        },
+        compressed: match settings.value(&settings::VALIDATE_COMPRESSED) {
+            ValidateCompressed::Full => EngineCompressed::Full,
+            ValidateCompressed::Header => EngineCompressed::Header,
+        },
+        ..BatchLimits::default()
+    }
+}
+
+/// Who a shard is.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    pub(super) node: NodeId,
+    pub(super) cluster_id: Option<String>,
+    pub(super) directory_id: String,
+    pub(super) advertised: HostPort,
+}
+
+pub(super) fn shard_config(settings: &Settings, identity: Identity) -> ShardConfig {
+    ShardConfig {
+        node: identity.node,
+        cluster_id: identity.cluster_id,
+        directory_id: Some(identity.directory_id),
+        host: identity.advertised.host,
+        port: identity.advertised.port,
+        process: Some(std::process::id()),
+        log: log_config(settings),
+        partition: PartitionConfig {
+            lag_max: settings.duration_ms(&settings::REPLICA_LAG_TIME_MAX_MS),
+            fetch_backoff_max: settings.duration_ms(&settings::REPLICA_FETCH_BACKOFF_MS),
+            ..PartitionConfig::default()
+        },
+        batch: batch_limits(settings),
+        fetch_partition_bytes_max: narrow(settings, &settings::REPLICA_FETCH_MAX_BYTES, i32::MAX),
+        fetch_bytes_max: narrow(settings, &settings::REPLICA_FETCH_RESPONSE_MAX_BYTES, i32::MAX),
+        fetch_wait_max: settings.duration_ms(&settings::REPLICA_FETCH_WAIT_MAX_MS),
+        response_bytes_max: settings.count(&settings::FETCH_MAX_BYTES),
+        catch_up_bytes_per_turn: CATCH_UP_BYTES_PER_TURN,
+        high_watermark_interval: settings.duration_ms(&settings::HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
+        retention_interval: settings.duration_ms(&settings::RETENTION_CHECK_INTERVAL_MS),
+        peer_timeout: PEER_TIMEOUT,
+    }
+}
+
+pub(super) fn socket_limits(settings: &Settings) -> SocketLimits {
+    SocketLimits {
+        accepted_max: settings.count(&settings::MAX_CONNECTIONS),
+        requests_max: settings.count(&settings::QUEUED_MAX_REQUESTS),
+        frame_bytes_max: settings.count(&settings::SOCKET_REQUEST_MAX_BYTES),
+        idle_max: settings.duration_ms(&settings::CONNECTIONS_MAX_IDLE_MS),
+        stall_max: STALL_MAX,
+    }
+}
+
+/// The controller's settings; `brokers` is how many are configured, if somebody said so.
+pub(super) fn controller_config(settings: &Settings, brokers: Option<usize>) -> ControllerConfig {
+    let text = |setting: &dyn AnySetting| settings.text(setting).to_owned();
+    let seconds = settings.value(&settings::LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS);
+    ControllerConfig {
+        session_timeout: settings.duration_ms(&settings::BROKER_SESSION_TIMEOUT_MS),
+        imbalance_check_interval: Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX)),
+        brokers_configured: brokers,
+        partitions_default: narrow(settings, &settings::NUM_PARTITIONS, 1),
+        replication_factor_default: narrow(settings, &settings::DEFAULT_REPLICATION_FACTOR, u16::MAX),
+        topic_defaults: BTreeMap::from([
+            (MIN_ISR.to_owned(), text(&settings::MIN_INSYNC_REPLICAS)),
+            (DURABILITY.to_owned(), text(&settings::DURABILITY)),
+            (TRUNCATION.to_owned(), text(&settings::TRUNCATION)),
+        ]),
+        ..ControllerConfig::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_bound_is_none_and_what_was_set_arrives() {
+        let settings = Settings::from_pairs([
+            "log.retention.ms=-1",
+            "log.segment.bytes=2097152",
+            "min.insync.replicas=1",
+            "disk.io=posix",
+        ])
+        .unwrap();
+        let log = log_config(&settings);
+        assert_eq!((log.retention_age, log.retention_bytes), (None, None));
+        assert_eq!(log.segment_bytes_max, 2 << 20);
+        assert_eq!(io_mode(&settings), IoMode::Posix);
+        let controller = controller_config(&settings, Some(3));
+        assert_eq!(controller.topic_defaults.get(MIN_ISR).map(String::as_str), Some("1"));
+        assert_eq!(controller.brokers_configured, Some(3));
+    }
+}

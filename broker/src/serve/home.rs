@@ -1,0 +1,118 @@
+//! `meta.properties`: whose data directory it is. A node refuses another's, and a cluster another cluster's.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+
+use highwater_engine::checkpoint::{
+    META_PROPERTIES, MetaProperties, Reading, read_properties, write_properties,
+};
+use highwater_engine::store::Store;
+use highwater_engine::units::{NodeId, TopicId};
+
+/// Why a data directory is not this broker's.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HomeError {
+    /// The file could not be read or written.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// What it says cannot be read.
+    #[error("{path} is damaged ({why}); restore it: node.id, cluster.id and version=1 have to be in it")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// It belongs to another node.
+    #[error(
+        "{path} says that this is the directory of broker {found}, not of broker {node}; give --id {found} or another --data DIR"
+    )]
+    OtherNode {
+        /// The file.
+        path: PathBuf,
+        /// Whose it is.
+        found: NodeId,
+        /// Who asked.
+        node: NodeId,
+    },
+    /// It belongs to another cluster.
+    #[error(
+        "{path} belongs to cluster {found}, the controller's is {cluster}; join the right one or choose another --data DIR"
+    )]
+    OtherCluster {
+        /// The file.
+        path: PathBuf,
+        /// Its cluster.
+        found: String,
+        /// The controller's.
+        cluster: String,
+    },
+}
+
+/// A data directory and whose it is.
+#[derive(Clone, Debug)]
+pub(super) struct Home {
+    node: NodeId,
+    directory: TopicId,
+    /// What the file says; `None` as long as there is none.
+    properties: Option<MetaProperties>,
+}
+
+impl Home {
+    /// Reads whose the store's directory is. A new one is given an id, which is kept when the cluster is known.
+    pub(super) fn read(store: &Store, node: NodeId, new_id: TopicId) -> Result<Self, HomeError> {
+        let path = store.directory().join(META_PROPERTIES);
+        match read_properties(store.disk().as_ref(), &path) {
+            Ok(Reading::Known { value, .. }) if value.node != node => {
+                Err(HomeError::OtherNode { path, found: value.node, node })
+            }
+            Ok(Reading::Known { value, .. }) => {
+                Ok(Self { node, directory: value.directory.unwrap_or(new_id), properties: Some(value) })
+            }
+            Ok(Reading::Missing) => Ok(Self { node, directory: new_id, properties: None }),
+            Ok(Reading::Damaged { why }) => Err(HomeError::Damaged { path, why: why.to_string() }),
+            Err(source) => Err(HomeError::Io { path, source }),
+        }
+    }
+
+    /// The cluster that it belongs to.
+    pub(super) fn cluster_id(&self) -> Option<String> {
+        Some(self.properties.as_ref()?.cluster.clone())
+    }
+
+    /// The directory's own id.
+    pub(super) fn directory_id(&self) -> String {
+        self.directory.to_string()
+    }
+
+    /// A session with this cluster began: the directory is its from now on. A crash leaves the old file or the new one.
+    pub(super) fn bind(&mut self, store: &Store, cluster: &str) -> Result<(), HomeError> {
+        let path = store.directory().join(META_PROPERTIES);
+        let others = match &self.properties {
+            Some(known) if known.cluster != cluster => {
+                let found = known.cluster.clone();
+                return Err(HomeError::OtherCluster { path, found, cluster: cluster.to_owned() });
+            }
+            Some(known) if known.directory.is_some() => return Ok(()),
+            Some(known) => known.others.clone(),
+            None => BTreeMap::new(),
+        };
+        let properties = MetaProperties {
+            node: self.node,
+            cluster: cluster.to_owned(),
+            directory: Some(self.directory),
+            others,
+        };
+        write_properties(store.disk().as_ref(), &path, &properties)
+            .map_err(|source| HomeError::Io { path, source })?;
+        self.properties = Some(properties);
+        Ok(())
+    }
+}
