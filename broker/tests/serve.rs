@@ -1,0 +1,277 @@
+//! Brokers in this process, on real sockets and real directories, asked by a client of Kafka's protocol.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+use highwater_broker::ask::{self, ClusterStatus, Connection, NewTopic};
+use highwater_broker::clock::Clock;
+use highwater_broker::serve::{
+    ControllerAt, ControllerHost, ControllerOptions, Form, Running, ServeError, ServeOptions, start,
+};
+use highwater_broker::settings::{HostPort, Settings};
+use highwater_broker::supervisor::lifeline::StopOrder;
+use highwater_engine::batch::{BatchBuilder, Compression, DecompressLimits, scan};
+use highwater_engine::units::{NodeId, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};
+use highwater_replication::controller::Election;
+use highwater_replication::wire::fetch::{FetchPartition, FetchRequest, FetchTopic};
+use highwater_replication::wire::init_producer_id::InitProducerIdRequest;
+use highwater_replication::wire::metadata::{MetadataRequest, MetadataRequestTopic};
+use highwater_replication::wire::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
+use highwater_replication::wire::{ErrorCode, Records, Response};
+
+fn here(port: u16) -> HostPort {
+    HostPort { host: "127.0.0.1".to_owned(), port }
+}
+
+fn options(node: i32, listen: HostPort, data: &Path, controller: ControllerAt) -> ServeOptions {
+    let settings =
+        ["min.insync.replicas=2", "replica.lag.time.max.ms=2000", "broker.session.timeout.ms=3000"];
+    ServeOptions {
+        node: NodeId::new(node).unwrap(),
+        listen,
+        data: data.to_owned(),
+        brokers: None,
+        controller,
+        settings: Settings::from_pairs(settings).unwrap(),
+        form: Form::Json,
+    }
+}
+
+fn alone(data: &Path) -> ServeOptions {
+    let directory = data.with_extension("controller");
+    options(1, here(0), data, ControllerAt::Own { directory })
+}
+
+fn stop(broker: Running) {
+    broker.stopper().stop(StopOrder::All);
+    broker.wait().expect("a clean stop");
+}
+
+/// Tries until it is so; it has to be soon.
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let clock = Clock::start();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(clock.now().monotonic.since_start() < Duration::from_secs(30), "not in time: {what}");
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+fn client(address: &HostPort) -> Connection {
+    Connection::open(address).expect("the broker listens")
+}
+
+fn batch(producer: Option<(i64, i32)>, values: &[&str]) -> bytes::Bytes {
+    let mut builder = BatchBuilder::new(Compression::Lz4);
+    if let Some((id, sequence)) = producer {
+        let epoch = ProducerEpoch::new(0).unwrap();
+        builder = builder.producer(ProducerId::new(id).unwrap(), epoch, Sequence::new(sequence).unwrap());
+    }
+    for value in values {
+        builder
+            .push(Some(Timestamp::from_millis(1_700_000_000_000)), None, Some(value.as_bytes()), &[])
+            .unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+/// Appends, and answers the error and the base offset.
+fn produce(broker: &mut Connection, topic: &str, acks: i16, records: bytes::Bytes) -> Result<i64, ErrorCode> {
+    let partition_data = vec![PartitionProduceData { index: 0, records: Some(records) }];
+    let topic_data = vec![TopicProduceData { name: topic.to_owned(), partition_data, ..Default::default() }];
+    let request = ProduceRequest { acks, timeout_ms: 5_000, topic_data, ..Default::default() };
+    let Response::Produce(response) = broker.call(9, &request.into()).unwrap() else { panic!("not Produce") };
+    let partition = &response.responses[0].partition_responses[0];
+    if partition.error_code.is_none() { Ok(partition.base_offset) } else { Err(partition.error_code) }
+}
+
+/// Everything in the partition that consumers see: each value with its offset.
+fn consume(broker: &mut Connection, topic: &str) -> Vec<(i64, String)> {
+    let mut records = Vec::new();
+    let mut next = 0;
+    loop {
+        let partitions =
+            vec![FetchPartition { fetch_offset: next, partition_max_bytes: 1 << 20, ..Default::default() }];
+        let topics = vec![FetchTopic { topic: topic.to_owned(), partitions, ..Default::default() }];
+        let request = FetchRequest { max_wait_ms: 100, min_bytes: 1, topics, ..Default::default() };
+        let Response::Fetch(response) = broker.call(11, &request.into()).unwrap() else {
+            panic!("not Fetch")
+        };
+        let partition = &response.responses[0].partitions[0];
+        assert_eq!(partition.error_code, ErrorCode::None);
+        let bytes = partition.records.clone().map(Records::into_bytes).unwrap_or_default();
+        if bytes.is_empty() {
+            return records;
+        }
+        for found in scan(&bytes, 0) {
+            let (_, batch) = found.unwrap();
+            let mut scratch = Vec::new();
+            for record in batch.records(&DecompressLimits::default(), &mut scratch).unwrap() {
+                let record = record.unwrap();
+                let value = String::from_utf8(record.value.unwrap().to_vec()).unwrap();
+                next = record.offset.value() + 1;
+                records.push((record.offset.value(), value));
+            }
+        }
+    }
+}
+
+fn status(address: &HostPort) -> ClusterStatus {
+    ask::gather(&mut client(address)).unwrap()
+}
+
+#[test]
+fn one_broker_takes_records_and_has_them_after_a_restart() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("1");
+    let broker = start(alone(&data)).unwrap();
+    let mut kafka = client(&broker.address);
+    // A client's first question makes the topic, as with Kafka.
+    let asked = MetadataRequestTopic { name: Some("made".to_owned()), ..Default::default() };
+    until("the topic is made", || {
+        let request = MetadataRequest { topics: Some(vec![asked.clone()]), ..Default::default() };
+        let Response::Metadata(answer) = kafka.call(12, &request.into()).unwrap() else { return None };
+        let topic = &answer.topics[0];
+        let is_led = topic.error_code.is_none() && topic.partitions.iter().all(|p| p.leader_id == 1);
+        is_led.then_some(())
+    });
+    let request = InitProducerIdRequest::default();
+    let Response::InitProducerId(id) = kafka.call(4, &request.into()).unwrap() else { panic!() };
+    assert_eq!((id.error_code, id.producer_epoch), (ErrorCode::None, 0));
+    let first = batch(Some((id.producer_id, 0)), &["a", "b"]);
+    until("the leader leads", || produce(&mut kafka, "made", -1, first.clone()).ok());
+    assert_eq!(produce(&mut kafka, "made", -1, first.clone()), Ok(0), "a repeated batch is there once");
+    assert_eq!(produce(&mut kafka, "made", 1, batch(Some((id.producer_id, 2)), &["c"])), Ok(2));
+    let expected: Vec<(i64, String)> =
+        [(0, "a"), (1, "b"), (2, "c")].map(|(offset, value)| (offset, value.to_owned())).into();
+    assert_eq!(consume(&mut kafka, "made"), expected);
+    assert!(matches!(start(alone(&data)), Err(ServeError::InUse(_))), "a second one on the same directory");
+    stop(broker);
+    assert!(data.join(".kafka_cleanshutdown").exists(), "a clean stop leaves its mark");
+    let again = start(alone(&data)).unwrap();
+    let mut kafka = client(&again.address);
+    assert_eq!(
+        until("the leader leads", || Some(consume(&mut kafka, "made")).filter(|r| !r.is_empty())),
+        expected
+    );
+    let shown = status(&again.address);
+    assert!(shown.partitions[0].possibly_lost_from.is_empty(), "nothing is suspected after a clean stop");
+    let Response::InitProducerId(next) = kafka.call(4, &InitProducerIdRequest::default().into()).unwrap()
+    else {
+        panic!()
+    };
+    assert!(next.producer_id >= id.producer_id + 1_000, "ids are not used again after a restart");
+    stop(again);
+}
+
+#[test]
+fn a_bad_client_costs_itself_the_connection() {
+    let root = tempfile::tempdir().unwrap();
+    let broker = start(alone(&root.path().join("1"))).unwrap();
+    let mut kafka = client(&broker.address);
+    ask::create_topic(&mut kafka, &NewTopic { name: "t".to_owned(), ..Default::default() }).unwrap();
+    let metadata_cut_short = [0, 0, 0, 12, 0, 3, 0, 12, 0, 0, 0, 1, 0xff, 0xff, 0, 0xff];
+    let unknown_version = [0, 0, 0, 10, 0, 3, 0, 99, 0, 0, 0, 1, 0xff, 0xff];
+    let produce_cut_short = [0, 0, 0, 12, 0, 0, 0, 9, 0, 0, 0, 1, 0xff, 0xff, 0, 0xff];
+    for bytes in [&metadata_cut_short[..], &unknown_version, &produce_cut_short, b"\x7f\xff\xff\xff"] {
+        let mut bad = TcpStream::connect((broker.address.host.as_str(), broker.address.port)).unwrap();
+        bad.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        bad.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        let read = bad.read_to_end(&mut answer);
+        assert!(
+            answer.is_empty()
+                && !matches!(&read, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock),
+            "{bytes:?}: {read:?}"
+        );
+    }
+    assert_eq!(until("the leader leads", || produce(&mut kafka, "t", -1, batch(None, &["x"])).ok()), 0);
+    stop(broker);
+}
+
+struct Three {
+    controller: ControllerHost,
+    root: tempfile::TempDir,
+}
+
+impl Three {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let options = ControllerOptions {
+            directory: root.path().join("controller"),
+            listen: here(0),
+            brokers: Some(3),
+            settings: Settings::from_pairs(["broker.session.timeout.ms=3000"]).unwrap(),
+        };
+        let controller = ControllerHost::start(options, Clock::start(), |_| {}).unwrap();
+        Self { controller, root }
+    }
+
+    fn broker(&self, node: i32, listen: HostPort) -> Running {
+        let data = self.root.path().join(node.to_string());
+        let at = ControllerAt::At(self.controller.address().clone());
+        start(options(node, listen, &data, at)).unwrap()
+    }
+}
+
+fn isr(status: &ClusterStatus) -> Option<BTreeSet<i32>> {
+    Some(status.partitions.first()?.isr.iter().copied().collect())
+}
+
+#[test]
+fn three_brokers_hand_over_go_on_and_are_whole_again() {
+    let cluster = Three::new();
+    let mut brokers: Vec<Option<Running>> = (1..=3).map(|node| Some(cluster.broker(node, here(0)))).collect();
+    let addresses: Vec<HostPort> = brokers.iter().flatten().map(|broker| broker.address.clone()).collect();
+    let topic = NewTopic { name: "t".to_owned(), ..Default::default() };
+    assert_eq!(ask::create_topic(&mut client(&addresses[0]), &topic).unwrap(), (1, 3));
+    let leader = |from: &HostPort| status(from).partitions.first().and_then(|partition| partition.leader);
+    let first = until("somebody leads", || leader(&addresses[0]));
+    let at = |node: i32| &addresses[usize::try_from(node - 1).unwrap()];
+    let mut kafka = client(at(first));
+    until("all are in sync", || produce(&mut kafka, "t", -1, batch(None, &["one"])).ok());
+    produce(&mut kafka, "t", -1, batch(None, &["two"])).unwrap();
+
+    let stopped = brokers[usize::try_from(first - 1).unwrap()].take().unwrap();
+    stopped.stopper().stop(StopOrder::HandOver);
+    stopped.wait().unwrap();
+    let other = if first == 1 { 2 } else { 1 };
+    let second = until("another leads", || leader(at(other)).filter(|leader| *leader != first));
+    let mut kafka = client(at(second));
+    until("two are enough", || produce(&mut kafka, "t", -1, batch(None, &["three"])).ok());
+
+    let back = cluster.broker(first, at(first).clone());
+    brokers[usize::try_from(first - 1).unwrap()] = Some(back);
+    let all = BTreeSet::from([1, 2, 3]);
+    until("all are in sync again", || isr(&status(at(second))).filter(|isr| *isr == all));
+    let to = Election::To(NodeId::new(first).unwrap());
+    ask::elect(&mut client(at(other)), TopicPartition::new("t", 0).unwrap(), to).unwrap();
+    until("it leads again", || leader(at(other)).filter(|leader| *leader == first));
+    let mut kafka = client(at(first));
+    let values: Vec<String> = until("its records are seen", || {
+        let records = consume(&mut kafka, "t");
+        (records.len() >= 3).then(|| records.into_iter().map(|(_, value)| value).collect())
+    });
+    assert_eq!(values, ["one", "two", "three"]);
+    let shown = status(at(other));
+    assert_eq!(shown.partitions[0].log_end, Some(3));
+    assert!(shown.partitions[0].out_of_sync.is_empty());
+    for broker in brokers.into_iter().flatten() {
+        stop(broker);
+    }
+    let logs: BTreeSet<Vec<u8>> = (1..=3)
+        .map(|node: i32| {
+            std::fs::read(cluster.root.path().join(node.to_string()).join("t-0/00000000000000000000.log"))
+                .unwrap()
+        })
+        .collect();
+    assert_eq!(logs.len(), 1, "the same bytes on all three");
+    cluster.controller.stop();
+}
