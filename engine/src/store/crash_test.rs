@@ -35,6 +35,9 @@ struct Model {
     tags: u64,
     /// The lowest end that a truncation which is under way may leave.
     cut: Option<i64>,
+    /// What a truncation that was killed before its sync had cut: a power loss may bring it back, until something behind the cut is
+    /// durable. The leader's answer to the next fetch cuts it again.
+    ghosts: Option<(i64, Vec<Batch>)>,
 }
 
 impl Model {
@@ -45,6 +48,7 @@ impl Model {
     fn look(&mut self, log: &crate::log::Log) {
         self.written = log.written().value();
         self.durable = log.durable().value();
+        self.ghosts.take_if(|(cut, _)| self.durable > *cut);
     }
 }
 
@@ -54,6 +58,7 @@ struct World {
     model: Model,
     seed: u64,
     now: u64,
+    rules: crate::Rules,
 }
 
 impl World {
@@ -65,7 +70,7 @@ impl World {
     /// One life of the process: recovery is judged, then work until the disk is down or the life is over.
     fn live(&mut self, lives: usize) {
         let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-        let config = StoreConfig { log: config(), ..StoreConfig::default() };
+        let config = StoreConfig { log: config(), rules: self.rules, ..StoreConfig::default() };
         let now = self.now();
         let Ok(Opened { store, report }) = Store::open(disk, Path::new(DIRECTORY), config, now) else {
             assert!(self.disk.is_down(), "seed {}: opening failed without a crash", self.seed);
@@ -119,6 +124,15 @@ impl World {
             let epoch = header.leader_epoch.map_or(-1, crate::units::LeaderEpoch::value);
             held.push((header.base_offset.value(), header.next_offset().value(), epoch, tag));
         }
+        let is_prefix_of = |batches: &[Batch]| {
+            held.len() <= batches.len()
+                && held.iter().zip(batches).all(|(is, was)| *is == (was.base, was.end, was.epoch, was.tag))
+        };
+        if !is_prefix_of(&self.model.accepted)
+            && let Some((_, ghosts)) = self.model.ghosts.take_if(|(_, ghosts)| is_prefix_of(ghosts))
+        {
+            self.model.accepted = ghosts;
+        }
         assert!(held.len() <= self.model.accepted.len(), "more than was accepted: {held:?} {context}");
         for (is, was) in held.iter().zip(&self.model.accepted) {
             assert_eq!(*is, (was.base, was.end, was.epoch, was.tag), "{context}");
@@ -127,6 +141,9 @@ impl World {
         assert_eq!(log.accepted().value(), end, "the end is that of the last batch: {context}");
         let must = self.model.cut.map_or(self.model.written, |cut| cut.min(self.model.written));
         assert!(end >= must, "{end} of {must} is left: {context}");
+        if self.model.cut.is_some() && held.len() < self.model.accepted.len() {
+            self.model.ghosts = Some((end, self.model.accepted.clone()));
+        }
         self.model.accepted.truncate(held.len());
         self.model.cut = None;
         for batch in &self.model.accepted {
@@ -211,6 +228,12 @@ impl World {
             self.model.cut = None;
             self.model.accepted.truncate(kept);
             assert_eq!(log.accepted(), at(end), "HIGHWATER_SEED={}: truncated to {to}", self.seed);
+            let latest = log.with_facts(|facts| facts.epochs.latest());
+            assert!(
+                latest.is_none_or(|latest| latest.start < at(end)),
+                "HIGHWATER_SEED={}: {latest:?} was cut off at {end}",
+                self.seed
+            );
         } else {
             assert!(self.disk.is_down(), "HIGHWATER_SEED={}: {done:?}", self.seed);
         }
@@ -243,12 +266,17 @@ fn config_of_log() -> LogConfig {
 }
 
 fn run(seed: u64) {
+    run_with(seed, crate::Rules::default());
+}
+
+fn run_with(seed: u64, rules: crate::Rules) {
     let mut world = World {
         disk: SimulatedDisk::new(seed),
         rng: Rng::with_seed(seed),
         model: Model::default(),
         seed,
         now: 0,
+        rules,
     };
     for lives in 0..6 {
         world.live(lives);
@@ -339,4 +367,21 @@ fn short_life(disk: &Arc<dyn Disk>) -> Offset {
 
 fn append_if_possible(log: &crate::log::Log) {
     drop(log.append(Permit::new(epoch(2)), produced(&[b"last"], 1), now(1)));
+}
+
+/// Each rule that is switched off is noticed, or this model proves nothing.
+#[cfg(feature = "planted-faults")]
+#[test]
+fn a_missing_rule_is_noticed() {
+    use crate::{Rule, Rules};
+    for rule in [
+        Rule::NobodySeesAboveWritten,
+        Rule::SyncOnlyAfterItsWrites,
+        Rule::RecoveryPointBelowUnsynced,
+        Rule::EpochsFollowTruncation,
+    ] {
+        let rules = Rules::default().without(rule);
+        let noticed = (0..2_000).find(|seed| std::panic::catch_unwind(|| run_with(*seed, rules)).is_err());
+        assert!(noticed.is_some(), "{rule:?}");
+    }
 }

@@ -4,10 +4,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
-use super::Store;
+use super::load::{LogSource, Trust};
 use super::recover::LoadedLog;
-use crate::checkpoint::{PARTITION_METADATA, write_partition_metadata};
-use crate::log::{Log, LogConfig, LogId, lock, new_active};
+use super::{LogReport, Machine, Stop, Store};
+use crate::checkpoint::{OffsetCheckpoint, PARTITION_METADATA, Reading, write_partition_metadata};
+use crate::log::{Closed, Log, LogConfig, LogId, lock, new_active};
 use crate::state::{EpochHistory, Producers};
 use crate::units::{Now, Offset, TopicId, TopicPartition};
 
@@ -99,6 +100,45 @@ impl Store {
         });
         self.add_name(&log);
         Ok(log)
+    }
+
+    /// Opens a log again that a failed write had closed, as recovery finds it; its owner then begins a new epoch, so that offsets which
+    /// were given out and not written are not used again in theirs. The old handle stays closed. `None` if there is no closed log of
+    /// this name.
+    pub fn reopen_log(&self, name: &TopicPartition, now: Now) -> io::Result<Option<LogReport>> {
+        let _making = lock(&self.inner.making);
+        let Some(log) = self.log(name).filter(|log| log.closed() == Some(Closed::WriteFailed)) else {
+            return Ok(None);
+        };
+        let _maintenance = lock(&log.0.maintenance);
+        if let Some(failure) = self.failure() {
+            return Err(io::Error::other(failure.clone()));
+        }
+        let (points, starts) = {
+            let checkpoints = lock(&self.inner.checkpoints);
+            let known = |offsets: &Option<OffsetCheckpoint>| match offsets {
+                Some(value) => Reading::Known { value: value.clone(), guarded: true },
+                None => Reading::Missing,
+            };
+            (known(&checkpoints.recovery_points), known(&checkpoints.starts))
+        };
+        let trust = Trust {
+            stop: Stop::Unclean,
+            machine: Machine::Same,
+            points: &points,
+            starts: &starts,
+            facts: None,
+        };
+        let source = LogSource { name: name.clone(), directory: log.directory(), trust };
+        let report = self.load_log(&source, now)?.map_err(io::Error::other)?;
+        if let Some(reopened) = self.log(name) {
+            self.set_config(reopened.id(), (*log.config()).clone()).map_err(io::Error::other)?;
+        }
+        let mut logs = self.shared().logs.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = usize::try_from(log.id().number()).ok().and_then(|at| logs.get_mut(at)) {
+            *slot = None;
+        }
+        Ok(Some(report))
     }
 
     pub(super) fn add_name(&self, log: &Log) {

@@ -460,3 +460,32 @@ fn readers_see_whole_batches_in_order_while_the_log_rolls_syncs_and_forgets() {
     assert!(store.failure().is_none());
     assert!(log.start() > at(0) && log.written() == at(6_000));
 }
+
+#[test]
+fn a_failed_write_closes_the_log_and_it_opens_again_under_a_new_epoch() {
+    use crate::disk::simulated::Fault;
+    let disk = SimulatedDisk::new(5);
+    let shared: std::sync::Arc<dyn crate::disk::Disk> = std::sync::Arc::new(disk.clone());
+    let (store, _) = open(&shared, std::path::Path::new("/data"));
+    let log = store.create_log(&name("t-0"), None, LogConfig::default(), now(0)).unwrap();
+    append(&log, 2);
+    turn(&store);
+    let lost = append(&log, 3).ticket;
+    disk.fail_call(disk.next_call(), Fault::ShortWrite);
+    let report = store.turn(crate::disk::Wait::Not, crate::disk::Patience::MayBlock);
+    assert_eq!(report.failed, vec![log.id()]);
+    assert_eq!(store.wait(lost, Step::Written), Err(TicketError::Closed(crate::log::Closed::WriteFailed)));
+    assert!(matches!(
+        log.append(Permit::new(epoch(0)), produced(&[b"x"], 1), now(1)),
+        Err(AppendError::Closed(_))
+    ));
+    assert_eq!(read(&store, &log, 0, 1).unwrap().end, at(2), "what was written is still read");
+    let report = store.reopen_log(&name("t-0"), now(2)).unwrap().unwrap();
+    assert_eq!(report.end, at(2), "{}", report.plan);
+    let log = store.log(&name("t-0")).unwrap();
+    log.begin_epoch(epoch(1)).unwrap();
+    let again = log.append(Permit::new(epoch(1)), produced(&[b"x"], 1), now(3)).unwrap();
+    assert_eq!(again.offsets.start(), at(2));
+    store.wait(again.ticket, Step::Durable).unwrap();
+    assert_eq!(bases(&read_all(&store, &log, 0)), [(0, 1), (2, 2)]);
+}
