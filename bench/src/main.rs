@@ -1,2 +1,56 @@
-//! placeholder
-fn main() {}
+//! Throughput and latency against the size of the ISR.
+//!
+//! ```text
+//! cargo run --release -p highwater-bench -- isr
+//! ```
+//!
+//! Every figure is measured beside a floor: the same load against brokers that answer at once. A failure ends a run; nothing is retried
+//! and nothing is measured around it.
+
+mod client;
+mod clock;
+mod cluster;
+mod error;
+mod isr;
+mod load;
+mod machine;
+mod null_broker;
+mod proc;
+mod records;
+mod report;
+mod topic;
+mod verify;
+
+#[cfg(test)]
+mod load_test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Throughput and latency against the size of the ISR
+#[derive(Debug, Parser)]
+#[command(name = "highwater-bench", disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Throughput and latency for ISR sizes 1 to 3, acks 0, 1, all, durability written and fsync
+    Isr(isr::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Isr(options) => isr::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("highwater-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
