@@ -1,12 +1,14 @@
-//! Throughput and latency against the size of the ISR.
+//! Throughput and latency against the size of the ISR, and side by side with a real Kafka.
 //!
 //! ```text
 //! cargo run --release -p highwater-bench -- isr
+//! cargo run --release -p highwater-bench -- against-kafka
 //! ```
 //!
 //! Every figure is measured beside a floor: the same load against brokers that answer at once. A failure ends a run; nothing is retried
 //! and nothing is measured around it.
 
+mod against_kafka;
 mod client;
 mod clock;
 mod cluster;
@@ -40,11 +42,14 @@ struct Arguments {
 enum Command {
     /// Throughput and latency for ISR sizes 1 to 3, acks 0, 1, all, durability written and fsync
     Isr(isr::Options),
+    /// Side by side with a real Kafka of the same shape: throughput, memory, start, latency, idle cost
+    AgainstKafka(against_kafka::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Isr(options) => isr::run(&options),
+        Command::AgainstKafka(options) => against_kafka::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

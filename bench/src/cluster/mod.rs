@@ -4,11 +4,13 @@
 
 mod guard;
 mod highwater;
+mod kafka;
 mod ports;
 
 use std::net::SocketAddr;
 
 pub(crate) use highwater::{Highwater, program};
+pub(crate) use kafka::{Kafka, script};
 
 use crate::error::Result;
 
