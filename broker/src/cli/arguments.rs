@@ -8,16 +8,62 @@ use crate::settings::HostPort;
 
 /// A replicated log that Kafka's clients can talk to.
 #[derive(Debug, Parser)]
-#[command(name = "highwater", version, about, disable_help_subcommand = true)]
+#[command(
+    name = "highwater",
+    version,
+    about,
+    disable_help_subcommand = true,
+    args_conflicts_with_subcommands = true
+)]
 pub struct Arguments {
-    /// What to do.
+    /// What to do; without it, run a cluster on this machine.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
+    /// The cluster to run.
+    #[command(flatten)]
+    pub cluster: ClusterOfThisMachine,
+}
+
+/// A cluster of brokers on this machine, as `highwater` without a command runs it.
+#[derive(Args, Debug)]
+pub struct ClusterOfThisMachine {
+    /// How many brokers there are
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub brokers: i32,
+    /// Where broker 1 listens; the others take the next ports
+    #[arg(long, value_name = "P", default_value_t = 9092)]
+    pub port: u16,
+    /// The data directory: a folder for each broker, and one for the controller
+    #[arg(long, value_name = "DIR", default_value = "./highwater-data")]
+    pub data: PathBuf,
+    /// A setting, for all brokers
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Start just these brokers
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    pub only: Vec<i32>,
 }
 
 /// What can be asked.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run one broker: with a controller of its own, or joined to one
+    Serve(ServeArguments),
+    /// Run a controller by itself
+    Controller {
+        /// Where brokers reach it
+        #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9090", value_parser = host_port)]
+        listen: HostPort,
+        /// Where its state lies
+        #[arg(long, value_name = "DIR", default_value = "./highwater-data/controller")]
+        data: PathBuf,
+        /// How many brokers the cluster is to have; without it, as many as join
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+        brokers: Option<u16>,
+        /// A setting
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        set: Vec<String>,
+    },
     /// Make, delete and list topics
     Topics {
         /// Which of these.
@@ -78,6 +124,32 @@ pub struct Bootstrap {
 
 fn host_port(text: &str) -> Result<HostPort, String> {
     HostPort::parse(text).ok_or_else(|| "not HOST:PORT".to_owned())
+}
+
+/// How one broker runs.
+#[derive(Args, Debug)]
+pub struct ServeArguments {
+    /// Its id
+    #[arg(long, value_name = "ID", default_value_t = 1)]
+    pub id: i32,
+    /// Where it listens; without it, the setting `listeners`, or 127.0.0.1:9092
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_port)]
+    pub listen: Option<HostPort>,
+    /// Its data directory, laid out as Kafka's; with a controller of its own, the broker's and the controller's folders are in it
+    #[arg(long, value_name = "DIR", default_value = "./highwater-data")]
+    pub data: PathBuf,
+    /// The controller to join; without it, the broker has its own
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_port)]
+    pub controller: Option<HostPort>,
+    /// How many brokers the cluster is to have
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub brokers: Option<u16>,
+    /// A setting
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Tell events as JSON, and stop when the standard input ends
+    #[arg(long, hide = true)]
+    pub supervised: bool,
 }
 
 /// What can be done with topics.

@@ -6,10 +6,12 @@ use highwater_engine::units::{InvalidName, NodeId, TopicPartition};
 use highwater_replication::controller::Election;
 
 use super::arguments::{Arguments, Bootstrap, BrokerCommand, Command, TopicsCommand};
+use super::run;
 use crate::ask::{self, AskError, NewTopic};
 use crate::clock::Clock;
+use crate::serve::{ControllerHostError, ServeError};
 use crate::settings::{self, SettingError, Settings};
-use crate::supervisor::{self, BrokerOrder, Order, OrderError};
+use crate::supervisor::{self, BrokerOrder, LaunchError, Order, OrderError, RunError};
 use crate::tools::dump::{DumpError, Format, dump};
 
 /// Why a command could not be carried out.
@@ -31,6 +33,18 @@ pub(super) enum Failure {
     Dump(DumpError),
     #[error("the output cannot be written: {0}")]
     Output(#[from] io::Error),
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    #[error(transparent)]
+    Cluster(#[from] RunError<ControllerHostError>),
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    #[error(transparent)]
+    Controller(#[from] ControllerHostError),
+    #[error("the program cannot find itself, to start brokers: {0}")]
+    NoProgram(io::Error),
+    #[error("signals cannot be waited for: {0}")]
+    Signals(io::Error),
 }
 
 impl From<DumpError> for Failure {
@@ -46,15 +60,40 @@ impl Failure {
     /// 2 if the arguments make no sense, 1 for everything else.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
-            Self::Setting(_) | Self::Name(_) | Self::NoSuchBroker(_) | Self::Assignment(_) => 2,
-            Self::Ask(_) | Self::Order(_) | Self::Dump(_) | Self::Output(_) => 1,
+            Self::Setting(_)
+            | Self::Name(_)
+            | Self::NoSuchBroker(_)
+            | Self::Assignment(_)
+            | Self::Launch(_) => 2,
+            Self::Ask(_)
+            | Self::Order(_)
+            | Self::Dump(_)
+            | Self::Output(_)
+            | Self::Cluster(_)
+            | Self::Serve(_)
+            | Self::Controller(_)
+            | Self::NoProgram(_)
+            | Self::Signals(_) => 1,
         }
     }
 }
 
 pub(super) fn run(arguments: Arguments) -> Result<(), Failure> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
     match arguments.command {
+        None => run::cluster(arguments.cluster),
+        Some(Command::Serve(arguments)) => run::broker(arguments),
+        Some(Command::Controller { listen, data, brokers, set }) => {
+            run::controller(listen, data, brokers, &set)
+        }
+        Some(command) => ask(command),
+    }
+}
+
+/// The commands that ask or order something and are done.
+fn ask(command: Command) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match command {
+        Command::Serve(_) | Command::Controller { .. } => {}
         Command::Topics { command } => topics(command, &mut out)?,
         Command::Status { cluster, json } => status(&cluster, json, &mut out)?,
         Command::Elect { cluster, topic, partition, to } => {

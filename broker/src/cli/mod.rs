@@ -2,12 +2,16 @@
 
 mod arguments;
 mod commands;
+mod run;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-pub use arguments::{Arguments, BrokerCommand, Command, TopicsCommand};
+pub use arguments::{
+    Arguments, Bootstrap, BrokerCommand, BrokerOfThisMachine, ClusterOfThisMachine, Command, ServeArguments,
+    TopicsCommand,
+};
 
 /// What `main` does: reads the arguments, does what they say, prints one line about what went wrong.
 ///
