@@ -153,6 +153,8 @@ fn partition(broker: i32, topic: &str, partition: i32, event: &PartitionEvent) -
     let topic = topic.to_owned();
     let note = |text: String| Some(Event::Note { broker: Some(broker), text });
     match event {
+        // Histories can part in an epoch that has no record: nothing is cut then.
+        PartitionEvent::Truncating { from, to, .. } if from == to => None,
         PartitionEvent::Truncating { from, to, why } => {
             let reason = match why {
                 TruncationReason::Diverged => "its history parts from the leader's",
