@@ -139,6 +139,10 @@ impl StateStore {
                 .create_log(&name, None, log_config(), now)
                 .map_err(|error| damaged(error.to_string()))?,
         };
+        // What an earlier process wrote and did not live to sync is told to brokers only when it is certain; and as long as it is not,
+        // nothing new would be appended.
+        let durable = store.wait(log.ticket(), Step::Durable);
+        durable.map_err(|error| io_error(directory)(io::Error::other(error)))?;
         let snapshot_version = snapshot.as_ref().map_or(0, |state| state.version);
         let state =
             replay(&store, &log, snapshot.unwrap_or_else(ClusterState::empty)).map_err(

@@ -1,0 +1,156 @@
+//! What must be true of the controller's decisions.
+
+use std::collections::BTreeMap;
+
+use highwater_engine::units::{NodeId, TopicPartition};
+use highwater_replication::controller::{ClusterState, PartitionState, Topic};
+
+use super::{Ghost, PartitionGhost};
+
+/// Since when the ghost takes part in a decision.
+struct Decision<'a> {
+    name: &'a TopicPartition,
+    old: &'a PartitionState,
+    new: &'a PartitionState,
+}
+
+impl PartitionGhost {
+    /// The session that the controller has for a node.
+    pub(super) fn session_of(&self, node: NodeId) -> Option<i64> {
+        self.sessions.get(&node).copied()
+    }
+}
+
+impl Ghost {
+    /// Looks at what the controller has decided.
+    pub(crate) fn observe_controller(&mut self, state: &ClusterState) {
+        let sessions: BTreeMap<NodeId, i64> =
+            state.brokers.iter().map(|(node, broker)| (*node, broker.session.value())).collect();
+        for (name, topic, partition) in state.partitions() {
+            self.take_state(&name, topic, partition, &sessions);
+        }
+    }
+
+    fn take_state(
+        &mut self,
+        name: &TopicPartition,
+        topic: &Topic,
+        new: &PartitionState,
+        sessions: &BTreeMap<NodeId, i64>,
+    ) {
+        let ghost = self.partitions.entry(name.clone()).or_default();
+        ghost.sessions.clone_from(sessions);
+        if ghost.state.as_ref() == Some(new) {
+            return;
+        }
+        ghost.min_isr = topic.min_isr(new.replicas.len());
+        ghost.counts_durable = topic.contributions_are_durable();
+        let old = ghost.state.replace(new.clone());
+        if let Some(old) = &old {
+            let decision = Decision { name, old, new };
+            self.check_epochs(&decision);
+            self.check_loss(&decision);
+            self.check_leader(&decision);
+            self.commit(name);
+            self.check_joining(&decision);
+        } else {
+            self.commit(name);
+        }
+        self.check_candidates(name);
+    }
+
+    /// I11: the controller's epochs only grow.
+    fn check_epochs(&mut self, decision: &Decision<'_>) {
+        let Decision { name, old, new } = decision;
+        if new.leader_epoch < old.leader_epoch || new.partition_epoch <= old.partition_epoch {
+            self.violate(11, format!("{name}: the controller went from {old:?} to {new:?}"));
+        }
+    }
+
+    /// I5: committed records are given up only with a record of it, and only if none of those that counted still has them.
+    fn check_loss(&mut self, decision: &Decision<'_>) {
+        let Decision { name, old, new } = decision;
+        let by_order = new.losses.iter().filter(|loss| !old.losses.contains(loss)).map(|loss| (loss.from, loss.to.is_none()));
+        let possible = new.possible_losses.iter().filter(|loss| !old.possible_losses.contains(loss)).map(|loss| (loss.from, false));
+        let given_up: Vec<(i64, bool)> = by_order.chain(possible).map(|(from, order)| (from.value(), order)).collect();
+        for (from, by_order) in given_up {
+            let Some(ghost) = self.partitions.get_mut(*name) else { return };
+            if from >= ghost.true_high {
+                continue;
+            }
+            let keeps = |node: &&NodeId| ghost.mirrors.get(node).is_some_and(|mirror| mirror.runs() && mirror.matched > from);
+            let keeper = old.eligible.iter().find(keeps).copied();
+            let (high, counts_durable) = (ghost.true_high, ghost.counts_durable);
+            ghost.give_up(from);
+            if let Some(keeper) = keeper.filter(|_| !by_order) {
+                self.violate(5, format!("{name}: {from}..{high} were given up, and {keeper} has them"));
+            }
+            if counts_durable && !by_order && !self.disks_were_lost {
+                self.violate(5, format!("{name}: {from}..{high} were durable where they counted, and given up"));
+            }
+        }
+    }
+
+    /// I14: a suspect leads only when every eligible replica has registered, or by order; either is recorded.
+    fn check_leader(&mut self, decision: &Decision<'_>) {
+        let Decision { name, old, new } = decision;
+        let Some(leader) = new.leader.filter(|_| new.leader_epoch > old.leader_epoch) else { return };
+        let recorded = new.losses.iter().any(|loss| loss.epoch == new.leader_epoch)
+            || new.possible_losses.iter().any(|loss| loss.epoch == new.leader_epoch);
+        if old.suspects.contains_key(&leader) && !recorded {
+            self.violate(14, format!("{name}: {leader} leads in epoch {} and is suspect", new.leader_epoch));
+        }
+    }
+
+    /// I13: who joins has everything that is committed, has reached the start of the leader's epoch, and last fetched in that epoch.
+    fn check_joining(&mut self, decision: &Decision<'_>) {
+        let Decision { name, old, new } = decision;
+        let joined: Vec<NodeId> =
+            new.isr.iter().filter(|node| !old.isr.contains(node) && new.leader != Some(**node)).copied().collect();
+        for node in joined {
+            let Some(ghost) = self.partitions.get(*name) else { return };
+            let epoch = new.leader_epoch.value();
+            let start = ghost.leaderships.get(&epoch).map_or(0, |leadership| leadership.start);
+            let (end, matched) = ghost.mirrors.get(&node).map_or((0, 0), |mirror| (mirror.end(), mirror.matched));
+            let asked = new.leader.and_then(|leader| ghost.asked_in.get(&(node, leader))).copied();
+            let high = ghost.true_high;
+            if matched < high || end < start || asked.is_some_and(|asked| asked != epoch) {
+                let what = format!(
+                    "{name}: {node} joined in epoch {epoch} with ..{end}, committed ..{matched} of ..{high}, the epoch began at {start}, \
+                     it last asked in {asked:?}"
+                );
+                self.violate(13, what);
+            }
+        }
+    }
+
+    /// A follower asked a leader for records.
+    pub(crate) fn fetch_arrived(&mut self, follower: NodeId, leader: NodeId, name: &TopicPartition, epoch: i32) {
+        if let Some(ghost) = self.partitions.get_mut(name) {
+            ghost.asked_in.insert((follower, leader), epoch);
+        }
+    }
+
+    /// A disk was exchanged or failed: what was durable on it is excused.
+    pub(crate) fn disk_lost(&mut self) {
+        self.disks_were_lost = true;
+    }
+}
+
+impl PartitionGhost {
+    fn give_up(&mut self, from: i64) {
+        self.losses += 1;
+        self.true_high = self.true_high.min(from);
+        while self.possible.last().is_some_and(|batch| batch.end > from) {
+            if let Some(batch) = self.possible.pop() {
+                self.given_up.insert(batch.crc);
+            }
+        }
+        self.acked_end = self.acked_end.min(from);
+        self.latest_told = self.latest_told.min(from);
+        self.sequences.clear();
+        for mirror in self.mirrors.values_mut() {
+            mirror.matched = mirror.matched.min(from);
+        }
+    }
+}

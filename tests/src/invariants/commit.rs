@@ -1,0 +1,109 @@
+//! What can be committed, and what is.
+//!
+//! It is possible that a batch is committed when a set of replicas holds it alike that is large enough (`min.insync.replicas`) and has in it everybody whom
+//! the controller could elect: its ISR and those who stay eligible. Such sets are the controller's ISR, and the committed ISR that any
+//! running leader goes by, also one that is a leader no more and has not heard of it. It is committed when a leader has found so.
+
+use std::collections::BTreeSet;
+
+use highwater_engine::units::{NodeId, TopicPartition};
+
+use super::{BatchFact, Ghost, Mirror, PartitionGhost};
+
+impl PartitionGhost {
+    /// Sets of replicas that commit what all of them hold.
+    fn quorums(&self) -> Vec<Vec<NodeId>> {
+        let Some(state) = &self.state else { return Vec::new() };
+        let electable: BTreeSet<NodeId> = state.isr.iter().chain(&state.eligible).copied().collect();
+        let by_leaders = self.mirrors.values().filter(|mirror| mirror.runs()).filter_map(|mirror| {
+            let (_, isr) = mirror.leads.as_ref()?;
+            electable.iter().all(|node| isr.contains(node)).then(|| isr.clone())
+        });
+        std::iter::once(state.isr.clone())
+            .chain(by_leaders)
+            .filter(|quorum| quorum.len() >= self.min_isr && !quorum.is_empty())
+            .collect()
+    }
+
+    /// The next batch that all of a quorum hold alike, and its place.
+    fn next_of(&self, quorum: &[NodeId]) -> Option<BatchFact> {
+        let mirrors: Option<Vec<&Mirror>> = quorum.iter().map(|node| self.mirrors.get(node)).collect();
+        let mirrors = mirrors?;
+        let at = mirrors.iter().map(|mirror| mirror.matched).min().filter(|at| *at >= self.true_high)?;
+        let mut common: Option<BatchFact> = None;
+        for mirror in mirrors {
+            let batch = mirror.batch_at(at)?;
+            if mirror.contribution(self.counts_durable) < batch.end || common.is_some_and(|known| known != *batch) {
+                return None;
+            }
+            common = Some(*batch);
+        }
+        common
+    }
+
+    /// Puts a batch in its place; what was possible there and behind it is so no more.
+    fn put(&mut self, batch: BatchFact) {
+        while self.possible.last().is_some_and(|last| last.end > batch.base) {
+            self.possible.pop();
+        }
+        for mirror in self.mirrors.values_mut() {
+            mirror.matched = mirror.matched.min(batch.base.max(mirror.start));
+        }
+        self.possible.push(batch);
+        self.match_mirrors();
+    }
+
+    fn match_mirrors(&mut self) {
+        for mirror in self.mirrors.values_mut() {
+            match_mirror(&self.possible, mirror);
+        }
+    }
+}
+
+fn match_mirror(possible: &[BatchFact], mirror: &mut Mirror) {
+    let from = possible.partition_point(|batch| batch.base < mirror.matched);
+    for batch in possible.get(from..).unwrap_or_default() {
+        if batch.base != mirror.matched || mirror.batch_at(batch.base) != Some(batch) {
+            break;
+        }
+        mirror.matched = batch.end;
+    }
+}
+
+impl Ghost {
+    /// Takes note of what has become possible.
+    pub(super) fn commit(&mut self, name: &TopicPartition) {
+        let Some(ghost) = self.partitions.get_mut(name) else { return };
+        ghost.match_mirrors();
+        for quorum in ghost.quorums() {
+            while let Some(batch) = ghost.next_of(&quorum) {
+                ghost.put(batch);
+            }
+        }
+    }
+
+    /// I6: a leader says that everything below `high` is committed, which must be possible, and as its own log has it.
+    pub(super) fn raise_true_high(&mut self, node: NodeId, name: &TopicPartition, high: i64) {
+        let Some(ghost) = self.partitions.get_mut(name) else { return };
+        let (before, possible) = (ghost.true_high, ghost.possible_end());
+        if high <= before {
+            return;
+        }
+        let matched = ghost.mirrors.get(&node).map_or(0, |mirror| mirror.matched);
+        if matched < high {
+            let quorums = ghost.quorums();
+            let what = format!(
+                "{name}: {node} counts ..{high} as committed; possible is ..{possible}, its log is that up to {matched}; who counts: {quorums:?}"
+            );
+            self.violate(6, what);
+            return;
+        }
+        ghost.true_high = high;
+        ghost.high_ever = ghost.high_ever.max(high);
+        let newly: Vec<BatchFact> =
+            ghost.possible.iter().filter(|batch| batch.base >= before && batch.end <= high).copied().collect();
+        for batch in newly {
+            self.check_once_and_in_order(name, &batch);
+        }
+    }
+}

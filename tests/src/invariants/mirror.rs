@@ -1,0 +1,162 @@
+//! What the ghost knows of one replica's log: a fact for each batch, kept in step with what is written.
+
+use highwater_engine::batch::{BatchHeader, scan};
+use highwater_engine::log::{Log, Read, ReadError};
+use highwater_engine::store::{Job, JobDone, Store};
+use highwater_engine::units::{LeaderEpoch, NodeId, Offset};
+
+/// A batch, as far as logs have to agree on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchFact {
+    pub(crate) base: i64,
+    pub(crate) end: i64,
+    pub(crate) epoch: i32,
+    pub(crate) crc: u32,
+    /// Producer id, producer epoch and first sequence.
+    pub(crate) producer: Option<(i64, i16, i32)>,
+}
+
+impl BatchFact {
+    pub(crate) fn of(header: &BatchHeader) -> Self {
+        let producer = header.producer_id.zip(header.producer_epoch).zip(header.base_sequence);
+        Self {
+            base: header.base_offset.value(),
+            end: header.base_offset.value() + i64::from(header.last_offset_delta) + 1,
+            epoch: header.leader_epoch.map_or(-1, LeaderEpoch::value),
+            crc: header.crc,
+            producer: producer.map(|((id, epoch), sequence)| (id.value(), epoch.value(), sequence.value())),
+        }
+    }
+}
+
+impl std::fmt::Display for BatchFact {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { base, end, epoch, crc, .. } = self;
+        write!(f, "[{base}..{end}@{epoch} {crc:08x}]")
+    }
+}
+
+/// How a process left its logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// Cleanly, or by a kill: all that was written is there.
+    Process,
+    /// By power loss: all that was durable is there.
+    Machine,
+    /// The disk was exchanged, damaged, or failed: nothing is promised.
+    Disk,
+}
+
+/// Whether a process runs over the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It runs.
+    #[default]
+    No,
+    /// It does not; so much of the log is promised to be there when it opens again.
+    Promised(i64),
+}
+
+/// See the module's documentation.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Mirror {
+    pub(super) start: i64,
+    pub(super) batches: Vec<BatchFact>,
+    /// The first offset of each epoch that has batches.
+    pub(super) epochs: Vec<(i32, i64)>,
+    pub(super) durable: i64,
+    /// Up to here it is what is committed.
+    pub(super) matched: i64,
+    pub(super) ended: Ended,
+    pub(super) life: u64,
+    /// The session of the process that runs.
+    pub(super) session: Option<i64>,
+    /// It leads, with this epoch and committed ISR.
+    pub(super) leads: Option<(i32, Vec<NodeId>)>,
+    pub(super) known_epoch: i32,
+    pub(super) high: i64,
+    pub(super) high_of: (u64, i32),
+}
+
+impl Mirror {
+    pub(super) fn end(&self) -> i64 {
+        self.batches.last().map_or(self.start, |batch| batch.end)
+    }
+
+    pub(super) fn batch_at(&self, base: i64) -> Option<&BatchFact> {
+        let at = self.batches.binary_search_by_key(&base, |batch| batch.base).ok()?;
+        self.batches.get(at)
+    }
+
+    pub(super) fn push(&mut self, batch: BatchFact) {
+        if self.epochs.last().is_none_or(|(epoch, _)| *epoch != batch.epoch) {
+            self.epochs.push((batch.epoch, batch.base));
+        }
+        self.batches.push(batch);
+    }
+
+    pub(super) fn cut(&mut self, end: i64) {
+        while self.batches.last().is_some_and(|batch| batch.end > end) {
+            self.batches.pop();
+        }
+        self.epochs.retain(|(_, start)| *start < end);
+        self.matched = self.matched.min(end);
+        self.durable = self.durable.min(end);
+    }
+
+    pub(super) fn restart(&mut self, at: i64) {
+        let (life, session) = (self.life, self.session);
+        *self = Self { start: at, life, session, matched: at, durable: at, ..Self::default() };
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        self.ended == Ended::No
+    }
+
+    /// What it contributes.
+    pub(super) fn contribution(&self, counts_durable: bool) -> i64 {
+        if counts_durable { self.durable.min(self.end()) } else { self.end() }
+    }
+}
+
+/// Reads the batches of `from..to`, from wherever they are; fewer if something cannot be read.
+pub(super) fn read_batches(store: &Store, log: &Log, from: Offset, to: Offset) -> Vec<BatchFact> {
+    let mut facts = Vec::new();
+    let mut at = from;
+    while at < to {
+        let Some(bytes) = read_some(store, log, at, to) else { break };
+        let before = at;
+        for (_, batch) in scan(&bytes, 0).flatten() {
+            let batch = BatchFact::of(batch.header());
+            at = Offset::new(batch.end).unwrap_or(at);
+            if batch.base >= from.value() {
+                facts.push(batch);
+            }
+        }
+        if at == before {
+            break;
+        }
+    }
+    facts
+}
+
+fn read_some(store: &Store, log: &Log, at: Offset, to: Offset) -> Option<Vec<u8>> {
+    const BYTES: usize = 1 << 20;
+    // A fault that was planted for the process may be met here instead; it strikes once.
+    for _ in 0..2 {
+        let read = match log.read(at, to, BYTES, true) {
+            Ok(Read::Cold(cold)) => match Job::ColdRead(cold).run(store) {
+                JobDone::Read { result, .. } => result,
+                _ => return None,
+            },
+            other => other,
+        };
+        match read {
+            Ok(Read::Records(records)) => return Some(records.parts.concat()),
+            Ok(Read::Empty | Read::Cold(_)) => return None,
+            Err(ReadError::Io { .. }) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}

@@ -1,0 +1,307 @@
+//! What must be true of each replica: of its log whenever it grows, of its marks at every look, of its cuts and of its openings.
+
+use highwater_engine::log::{Log, LogFacts};
+use highwater_engine::units::{NodeId, Now, TopicPartition};
+use highwater_replication::partition::{RoleName, Status};
+use highwater_replication::shard::Shard;
+
+use super::mirror::{Ended, read_batches};
+use super::{BatchFact, Ghost, Leadership, Leaving, Lineage, Mirror};
+
+/// The facts of a log, taken out of it.
+struct Facts {
+    start: i64,
+    accepted: i64,
+    written: i64,
+    durable: i64,
+    recovery_point: i64,
+    epochs: Vec<(i32, i64)>,
+}
+
+impl Facts {
+    fn of(log: &Log) -> Self {
+        log.with_facts(|facts: &LogFacts<'_>| Self {
+            start: facts.start.value(),
+            accepted: facts.accepted.value(),
+            written: facts.written.value(),
+            durable: facts.durable.value(),
+            recovery_point: facts.recovery_point.value(),
+            epochs: facts.epochs.starts().iter().map(|entry| (entry.epoch.value(), entry.start.value())).collect(),
+        })
+    }
+}
+
+impl Ghost {
+    /// Looks at all logs and replicas of a running process.
+    pub(crate) fn observe(&mut self, node: NodeId, shard: &Shard, now: Now) {
+        let session = shard.session().map(highwater_replication::ids::BrokerEpoch::value);
+        let statuses = shard.replicas(now);
+        let logs = shard.store().logs();
+        let facts: Vec<Facts> = logs.iter().map(Facts::of).collect();
+        for (log, facts) in logs.iter().zip(&facts) {
+            self.grow(node, shard, log, facts);
+            let status = statuses.iter().find(|status| status.name == *log.name());
+            if let Some(mirror) = self.mirror(log.name(), node) {
+                mirror.session = session;
+                mirror.durable = facts.durable;
+                note_role(mirror, status);
+            }
+            if let Some(status) = status {
+                self.note_leadership(node, status, facts);
+            }
+        }
+        for (log, facts) in logs.iter().zip(&facts) {
+            let name = log.name();
+            self.commit(name);
+            self.check_marks(node, name, facts);
+            self.check_epoch_history(node, name, facts);
+            if let Some(status) = statuses.iter().find(|status| status.name == *name) {
+                self.check_high_watermark(node, status, facts);
+            }
+        }
+        for log in &logs {
+            self.check_candidates(log.name());
+        }
+    }
+
+    pub(super) fn mirror(&mut self, name: &TopicPartition, node: NodeId) -> Option<&mut Mirror> {
+        self.partitions.get_mut(name)?.mirrors.get_mut(&node)
+    }
+
+    /// Takes what was written since the last look.
+    fn grow(&mut self, node: NodeId, shard: &Shard, log: &Log, facts: &Facts) {
+        let name = log.name();
+        let mirror = self.partitions.entry(name.clone()).or_default().mirrors.entry(node).or_default();
+        let end = mirror.end();
+        if facts.written < end && mirror.runs() {
+            self.violate(7, format!("{name} on {node}: written fell from {end} to {} without a cut", facts.written));
+            return;
+        }
+        let Some(from) = highwater_engine::units::Offset::new(end).filter(|_| facts.written > end) else { return };
+        for batch in read_batches(shard.store(), log, from, log.written()) {
+            self.take_batch(node, name, batch);
+        }
+    }
+
+    fn take_batch(&mut self, node: NodeId, name: &TopicPartition, batch: BatchFact) {
+        self.check_invented(node, name, &batch);
+        self.check_dense(node, name, &batch);
+        self.check_lineage(node, name, &batch);
+        if let Some(mirror) = self.mirror(name, node) {
+            mirror.push(batch);
+        }
+    }
+
+    /// I9: every batch was sent by a client.
+    fn check_invented(&mut self, node: NodeId, name: &TopicPartition, batch: &BatchFact) {
+        if !self.attempted.contains(&batch.crc) {
+            self.violate(9, format!("{name} on {node}: nobody ever sent {batch}"));
+        }
+    }
+
+    /// I10: offsets follow on each other. I11: epochs do not descend.
+    fn check_dense(&mut self, node: NodeId, name: &TopicPartition, batch: &BatchFact) {
+        let Some(mirror) = self.mirror(name, node) else { return };
+        let (end, epoch) = (mirror.end(), mirror.batches.last().map_or(-1, |last| last.epoch));
+        if batch.base != end {
+            self.violate(10, format!("{name} on {node}: {batch} follows on an end of {end}"));
+        }
+        if batch.epoch < epoch {
+            self.violate(11, format!("{name} on {node}: {batch} follows on epoch {epoch}"));
+        }
+    }
+
+    /// I1: logs that have the same (offset, epoch) are the same there and before.
+    fn check_lineage(&mut self, node: NodeId, name: &TopicPartition, batch: &BatchFact) {
+        let Some(ghost) = self.partitions.get_mut(name) else { return };
+        let last = ghost.mirrors.get(&node).and_then(|mirror| mirror.batches.last());
+        let before = last.map(|last| (last.base, last.epoch));
+        let this = Lineage { end: batch.end, crc: batch.crc, before };
+        let known = *ghost.lineage.entry((batch.base, batch.epoch)).or_insert(this);
+        let same_before = known.before == this.before || known.before.is_none() || this.before.is_none();
+        if known.end != this.end || known.crc != this.crc || !same_before {
+            let what = format!(
+                "{name} on {node}: {batch} behind {:?}, elsewhere the same offset and epoch are ..{} {:08x} behind {:?}",
+                this.before, known.end, known.crc, known.before
+            );
+            self.violate(1, what);
+        }
+    }
+
+    fn note_leadership(&mut self, node: NodeId, status: &Status, facts: &Facts) {
+        let Some(epoch) = status.leader_epoch.map(highwater_engine::units::LeaderEpoch::value) else { return };
+        if status.role != RoleName::Leader {
+            return;
+        }
+        let Some(ghost) = self.partitions.get_mut(&status.name) else { return };
+        let life = ghost.mirrors.get(&node).map_or(0, |mirror| mirror.life);
+        let begun = facts.epochs.last().filter(|(begun, _)| *begun == epoch);
+        let Some(start) = begun.map(|(_, start)| *start) else { return };
+        let this = Leadership { node, life, start };
+        let known = *ghost.leaderships.entry(epoch).or_insert(this);
+        // I11: an epoch belongs to one incarnation of one node.
+        if (known.node, known.life) != (node, life) {
+            let what = format!("{} in epoch {epoch}: {known:?} and {this:?} lead", status.name);
+            self.violate(11, what);
+        }
+    }
+
+    /// I7: start, recovery point, durable, written and accepted are in order.
+    fn check_marks(&mut self, node: NodeId, name: &TopicPartition, facts: &Facts) {
+        let Facts { start, accepted, written, durable, recovery_point, .. } = *facts;
+        let in_order = recovery_point <= durable.max(start) && durable <= written && written <= accepted && start <= written;
+        if !in_order {
+            let what = format!(
+                "{name} on {node}: start {start}, recovery point {recovery_point}, durable {durable}, written {written}, \
+                 accepted {accepted}"
+            );
+            self.violate(7, what);
+        }
+    }
+
+    /// I12: the epoch history is what the headers say, below the end.
+    fn check_epoch_history(&mut self, node: NodeId, name: &TopicPartition, facts: &Facts) {
+        let Some(mirror) = self.mirror(name, node) else { return };
+        let end = mirror.end();
+        if mirror.batches.is_empty() || end != facts.written {
+            return;
+        }
+        let start = mirror.start.max(facts.start);
+        let mut said: Vec<(i32, i64)> =
+            facts.epochs.iter().filter(|(_, at)| *at < end).map(|(epoch, at)| (*epoch, (*at).max(start))).collect();
+        said.dedup_by_key(|(epoch, _)| *epoch);
+        let beyond = facts.epochs.iter().filter(|(_, at)| *at > facts.accepted).count();
+        if said != mirror.epochs || beyond > 0 {
+            let what = format!("{name} on {node} ends at {end}: history {:?}, headers {:?}", facts.epochs, mirror.epochs);
+            self.violate(12, what);
+        }
+    }
+
+    /// I6: a high watermark never falls within an epoch, and never passes the true one. I7: it lies within the log.
+    fn check_high_watermark(&mut self, node: NodeId, status: &Status, facts: &Facts) {
+        let name = &status.name;
+        let high = status.high_watermark.value();
+        if status.role == RoleName::Leader {
+            self.raise_true_high(node, name, high);
+        }
+        let Some(ghost) = self.partitions.get_mut(name) else { return };
+        let (lossless, high_ever) = (ghost.losses == 0, ghost.high_ever);
+        let Some(mirror) = ghost.mirrors.get_mut(&node) else { return };
+        let of = (mirror.life, mirror.known_epoch);
+        let fell = mirror.high_of == of && high < mirror.high;
+        let before = std::mem::replace(&mut mirror.high, high);
+        mirror.high_of = of;
+        if fell && lossless {
+            self.violate(6, format!("{name} on {node}: the high watermark fell from {before} to {high}"));
+        }
+        if high > high_ever {
+            self.violate(6, format!("{name} on {node}: the high watermark {high} is above the true one, {high_ever}"));
+        }
+        if high > facts.written || high < facts.start {
+            self.violate(7, format!("{name} on {node}: the high watermark {high} is outside {}..{}", facts.start, facts.written));
+        }
+    }
+
+    /// I2 and I3: whoever leads by the controller's word or could, and is not suspect, has everything that is committed.
+    pub(super) fn check_candidates(&mut self, name: &TopicPartition) {
+        let Some(ghost) = self.partitions.get(name) else { return };
+        let Some(state) = &ghost.state else { return };
+        let high = ghost.true_high;
+        let lacking = |node: &&NodeId| {
+            !state.suspects.contains_key(node)
+                && ghost.mirrors.get(node).is_some_and(|mirror| {
+                    mirror.runs() && mirror.session.is_some() && mirror.session == ghost.session_of(**node) && mirror.matched < high
+                })
+        };
+        let lacking: Vec<NodeId> = state.isr.iter().chain(&state.eligible).filter(lacking).copied().collect();
+        if let Some(node) = lacking.first() {
+            let matched = ghost.mirrors.get(node).map_or(0, |mirror| mirror.matched);
+            let number = if state.leader == Some(*node) { 2 } else { 3 };
+            let what = format!("{name}: {node} could lead and has only ..{matched} of what is committed, ..{high}");
+            self.violate(number, what);
+        }
+    }
+
+    /// I15: what is committed is not cut.
+    pub(crate) fn truncated(&mut self, node: NodeId, name: &TopicPartition, end: i64) {
+        let Some(ghost) = self.partitions.get(name) else { return };
+        let high = ghost.true_high;
+        let matched = ghost.mirrors.get(&node).map_or(0, |mirror| mirror.matched);
+        if end < matched.min(high) {
+            self.violate(15, format!("{name} on {node}: cut to {end}, below its committed ..{matched} (true: {high})"));
+        }
+        if let Some(mirror) = self.mirror(name, node) {
+            mirror.cut(end);
+        }
+    }
+
+    /// A log was begun again at an offset.
+    pub(crate) fn restarted_at(&mut self, node: NodeId, name: &TopicPartition, at: i64) {
+        if let Some(mirror) = self.mirror(name, node) {
+            mirror.restart(at);
+        }
+    }
+
+    /// A process is gone.
+    pub(crate) fn process_ended(&mut self, node: NodeId, how: Leaving) {
+        for ghost in self.partitions.values_mut() {
+            let Some(mirror) = ghost.mirrors.get_mut(&node) else { continue };
+            let promised = match how {
+                Leaving::Process => mirror.end(),
+                Leaving::Machine => mirror.durable.min(mirror.end()),
+                Leaving::Disk => 0,
+            };
+            // A second crash before the next opening takes away, it does not give back.
+            let promised = match mirror.ended {
+                Ended::No => promised,
+                Ended::Promised(before) => before.min(promised),
+            };
+            mirror.ended = Ended::Promised(promised);
+            (mirror.leads, mirror.session) = (None, None);
+        }
+    }
+
+    /// A process runs: I18, what was promised is there again.
+    pub(crate) fn opened(&mut self, node: NodeId, life: u64, shard: &Shard, now: Now) {
+        let names: Vec<TopicPartition> = self.partitions.keys().cloned().collect();
+        for name in names {
+            let log = shard.store().log(&name);
+            let facts = log.as_ref().map(Facts::of);
+            let start = facts.as_ref().map_or(0, |facts| facts.start);
+            let Some(mirror) = self.mirror(&name, node) else { continue };
+            let fresh = Mirror { start, matched: start, life, ..Mirror::default() };
+            let old = std::mem::replace(mirror, fresh);
+            if let (Some(log), Some(facts)) = (&log, &facts) {
+                self.grow(node, shard, log, facts);
+            }
+            self.check_kept(node, &name, &old);
+        }
+        for log in shard.store().logs() {
+            let mirror = self.partitions.entry(log.name().clone()).or_default().mirrors.entry(node).or_default();
+            mirror.life = life;
+        }
+        self.observe(node, shard, now);
+    }
+
+    fn check_kept(&mut self, node: NodeId, name: &TopicPartition, old: &Mirror) {
+        let Ended::Promised(promised) = old.ended else { return };
+        let Some(mirror) = self.mirror(name, node) else { return };
+        let lost = old
+            .batches
+            .iter()
+            .filter(|batch| batch.end <= promised && batch.base >= mirror.start)
+            .find(|batch| mirror.batch_at(batch.base) != Some(batch))
+            .copied();
+        if let Some(batch) = lost {
+            self.violate(18, format!("{name} on {node}: {batch} was promised to be kept below {promised} and is gone"));
+        }
+    }
+}
+
+fn note_role(mirror: &mut Mirror, status: Option<&Status>) {
+    let epoch = status.and_then(|status| status.leader_epoch).map_or(-1, highwater_engine::units::LeaderEpoch::value);
+    mirror.leads = status
+        .filter(|status| status.role == RoleName::Leader)
+        .map(|status| (epoch, status.isr.clone()));
+    mirror.known_epoch = epoch;
+}

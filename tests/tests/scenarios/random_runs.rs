@@ -1,0 +1,30 @@
+//! Random runs: a few dozen seeds, or as many as `HIGHWATER_SEEDS` says, from `HIGHWATER_FIRST_SEED` on.
+
+use std::collections::BTreeMap;
+
+use highwater_tests::world::{RandomOptions, random};
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
+}
+
+fn run(options: &RandomOptions, seeds: std::ops::Range<u64>) -> BTreeMap<&'static str, u64> {
+    let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for seed in seeds {
+        let outcome = random(seed, options);
+        assert!(outcome.violation.is_none(), "seed {seed}: {}", outcome.report);
+        for (what, count) in outcome.counts {
+            *counts.entry(what).or_default() += count;
+        }
+    }
+    counts
+}
+
+#[test]
+fn whatever_goes_wrong_nothing_is_violated_and_all_come_to_rest() {
+    let first = number("HIGHWATER_FIRST_SEED", 1);
+    let counts = run(&RandomOptions::default(), first..first + number("HIGHWATER_SEEDS", 24));
+    for (what, count) in &counts {
+        println!("{count:>9}  {what}");
+    }
+}
