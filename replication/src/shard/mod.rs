@@ -144,6 +144,11 @@ impl Shard {
         self.config.node
     }
 
+    /// The present session with the controller.
+    pub const fn session(&self) -> Option<crate::ids::BrokerEpoch> {
+        self.link.session()
+    }
+
     /// The data directory.
     pub const fn store(&self) -> &Store {
         &self.store
