@@ -33,7 +33,12 @@ pub struct ProduceAnswer {
 impl Ghost {
     /// I17: what is acknowledged is where it was promised to be, at the moment in which the answer leaves. I21: behind what was
     /// acknowledged before it was sent.
-    pub(crate) fn check_answer(&mut self, name: &TopicPartition, leader: highwater_engine::units::NodeId, answer: &ProduceAnswer) {
+    pub(crate) fn check_answer(
+        &mut self,
+        name: &TopicPartition,
+        leader: highwater_engine::units::NodeId,
+        answer: &ProduceAnswer,
+    ) {
         let Some(ghost) = self.partitions.get_mut(name) else { return };
         let place = match answer.promise {
             Promise::Leader => ghost.mirrors.get(&leader).and_then(|mirror| mirror.batch_at(answer.base)),
@@ -41,7 +46,8 @@ impl Ghost {
         };
         let there = place.is_some_and(|batch| batch.crc == answer.crc);
         let (high, acked_end) = (ghost.true_high, ghost.acked_end);
-        let too_early = answer.promise == Promise::All && ghost.losses == 0 && answer.base < answer.acked_before;
+        let too_early =
+            answer.promise == Promise::All && ghost.losses == 0 && answer.base < answer.acked_before;
         if answer.promise == Promise::All && there {
             ghost.acked_end = acked_end.max(answer.base + i64::from(answer.records));
         }
@@ -51,12 +57,18 @@ impl Ghost {
                 answer.crc,
                 answer.base,
                 answer.promise,
-                self.partitions.get(name).and_then(|ghost| ghost.committed_at(answer.base)).map_or_else(|| "nothing".to_owned(), ToString::to_string)
+                self.partitions
+                    .get(name)
+                    .and_then(|ghost| ghost.committed_at(answer.base))
+                    .map_or_else(|| "nothing".to_owned(), ToString::to_string)
             );
             self.violate(17, what);
         }
         if too_early && answer.idempotent {
-            let what = format!("{name}: {:08x} is at {}, before ..{} which was acknowledged before it was sent", answer.crc, answer.base, answer.acked_before);
+            let what = format!(
+                "{name}: {:08x} is at {}, before ..{} which was acknowledged before it was sent",
+                answer.crc, answer.base, answer.acked_before
+            );
             self.violate(21, what);
         }
     }
@@ -70,9 +82,15 @@ impl Ghost {
         let next = (sequence.wrapping_add(count)) & i32::MAX;
         let expected = ghost.sequences.insert((id, epoch), next);
         if let Some(expected) = expected.filter(|expected| *expected != sequence) {
-            self.violate(16, format!("{name}: {batch} of producer {id} has sequence {sequence}, {expected} follows"));
+            self.violate(
+                16,
+                format!("{name}: {batch} of producer {id} has sequence {sequence}, {expected} follows"),
+            );
         } else if expected.is_none() && sequence != 0 && lossless {
-            self.violate(16, format!("{name}: {batch} is the first of producer {id} and has sequence {sequence}"));
+            self.violate(
+                16,
+                format!("{name}: {batch} is the first of producer {id} and has sequence {sequence}"),
+            );
         }
     }
 
@@ -84,7 +102,8 @@ impl Ghost {
             let Some(ghost) = self.partitions.get(name) else { return end };
             let committed = ghost.committed_at(batch.base) == Some(batch);
             if !committed && !ghost.given_up.contains(&batch.crc) {
-                let what = format!("{name}: a consumer was given {batch}; committed is ..{}", ghost.true_high);
+                let what =
+                    format!("{name}: a consumer was given {batch}; committed is ..{}", ghost.true_high);
                 self.violate(8, what);
             }
         }
@@ -95,20 +114,37 @@ impl Ghost {
     pub(crate) fn check_out_of_range(&mut self, name: &TopicPartition, offset: i64) {
         let Some(ghost) = self.partitions.get(name) else { return };
         if offset <= ghost.true_high && ghost.losses == 0 {
-            self.violate(8, format!("{name}: {offset} is said to be out of range; committed is ..{}", ghost.true_high));
+            self.violate(
+                8,
+                format!("{name}: {offset} is said to be out of range; committed is ..{}", ghost.true_high),
+            );
         }
     }
 
     /// I6: the latest offset that clients are told never falls. I21: it covers what was acknowledged before it was asked for.
-    pub(crate) fn check_latest(&mut self, name: &TopicPartition, told: i64, told_before: i64, acked_before: i64) {
+    pub(crate) fn check_latest(
+        &mut self,
+        name: &TopicPartition,
+        told: i64,
+        told_before: i64,
+        acked_before: i64,
+    ) {
         let Some(ghost) = self.partitions.get_mut(name) else { return };
         let (lossless, high) = (ghost.losses == 0, ghost.high_ever);
         ghost.latest_told = ghost.latest_told.max(told);
         if lossless && told < told_before {
-            self.violate(6, format!("{name}: the latest offset is said to be {told}, it was {told_before} before"));
+            self.violate(
+                6,
+                format!("{name}: the latest offset is said to be {told}, it was {told_before} before"),
+            );
         }
         if lossless && told < acked_before {
-            self.violate(21, format!("{name}: the latest offset is said to be {told}, ..{acked_before} was acknowledged before"));
+            self.violate(
+                21,
+                format!(
+                    "{name}: the latest offset is said to be {told}, ..{acked_before} was acknowledged before"
+                ),
+            );
         }
         if told > high {
             self.violate(8, format!("{name}: the latest offset is said to be {told}, committed is ..{high}"));

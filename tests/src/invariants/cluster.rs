@@ -70,15 +70,26 @@ impl Ghost {
     /// I5: committed records are given up only with a record of it, and only if none of those that counted still has them.
     fn check_loss(&mut self, decision: &Decision<'_>) {
         let Decision { name, old, new } = decision;
-        let by_order = new.losses.iter().filter(|loss| !old.losses.contains(loss)).map(|loss| (loss.from, loss.to.is_none()));
-        let possible = new.possible_losses.iter().filter(|loss| !old.possible_losses.contains(loss)).map(|loss| (loss.from, false));
-        let given_up: Vec<(i64, bool)> = by_order.chain(possible).map(|(from, order)| (from.value(), order)).collect();
+        let by_order = new
+            .losses
+            .iter()
+            .filter(|loss| !old.losses.contains(loss))
+            .map(|loss| (loss.from, loss.to.is_none()));
+        let possible = new
+            .possible_losses
+            .iter()
+            .filter(|loss| !old.possible_losses.contains(loss))
+            .map(|loss| (loss.from, false));
+        let given_up: Vec<(i64, bool)> =
+            by_order.chain(possible).map(|(from, order)| (from.value(), order)).collect();
         for (from, by_order) in given_up {
             let Some(ghost) = self.partitions.get_mut(*name) else { return };
             if from >= ghost.true_high {
                 continue;
             }
-            let keeps = |node: &&NodeId| ghost.mirrors.get(node).is_some_and(|mirror| mirror.runs() && mirror.matched > from);
+            let keeps = |node: &&NodeId| {
+                ghost.mirrors.get(node).is_some_and(|mirror| mirror.runs() && mirror.matched > from)
+            };
             let keeper = old.eligible.iter().find(keeps).copied();
             let (high, counts_durable) = (ghost.true_high, ghost.counts_durable);
             ghost.give_up(from);
@@ -86,7 +97,10 @@ impl Ghost {
                 self.violate(5, format!("{name}: {from}..{high} were given up, and {keeper} has them"));
             }
             if counts_durable && !by_order && !self.disks_were_lost {
-                self.violate(5, format!("{name}: {from}..{high} were durable where they counted, and given up"));
+                self.violate(
+                    5,
+                    format!("{name}: {from}..{high} were durable where they counted, and given up"),
+                );
             }
         }
     }
@@ -105,13 +119,18 @@ impl Ghost {
     /// I13: who joins has everything that is committed, has reached the start of the leader's epoch, and last fetched in that epoch.
     fn check_joining(&mut self, decision: &Decision<'_>) {
         let Decision { name, old, new } = decision;
-        let joined: Vec<NodeId> =
-            new.isr.iter().filter(|node| !old.isr.contains(node) && new.leader != Some(**node)).copied().collect();
+        let joined: Vec<NodeId> = new
+            .isr
+            .iter()
+            .filter(|node| !old.isr.contains(node) && new.leader != Some(**node))
+            .copied()
+            .collect();
         for node in joined {
             let Some(ghost) = self.partitions.get(*name) else { return };
             let epoch = new.leader_epoch.value();
             let start = ghost.leaderships.get(&epoch).map_or(0, |leadership| leadership.start);
-            let (end, matched) = ghost.mirrors.get(&node).map_or((0, 0), |mirror| (mirror.end(), mirror.matched));
+            let (end, matched) =
+                ghost.mirrors.get(&node).map_or((0, 0), |mirror| (mirror.end(), mirror.matched));
             let asked = new.leader.and_then(|leader| ghost.asked_in.get(&(node, leader))).copied();
             let high = ghost.true_high;
             if matched < high || end < start || asked.is_some_and(|asked| asked != epoch) {
@@ -125,7 +144,13 @@ impl Ghost {
     }
 
     /// A follower asked a leader for records.
-    pub(crate) fn fetch_arrived(&mut self, follower: NodeId, leader: NodeId, name: &TopicPartition, epoch: i32) {
+    pub(crate) fn fetch_arrived(
+        &mut self,
+        follower: NodeId,
+        leader: NodeId,
+        name: &TopicPartition,
+        epoch: i32,
+    ) {
         if let Some(ghost) = self.partitions.get_mut(name) {
             ghost.asked_in.insert((follower, leader), epoch);
         }

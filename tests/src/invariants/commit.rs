@@ -33,7 +33,9 @@ impl PartitionGhost {
         let mut common: Option<BatchFact> = None;
         for mirror in mirrors {
             let batch = mirror.batch_at(at)?;
-            if mirror.contribution(self.counts_durable) < batch.end || common.is_some_and(|known| known != *batch) {
+            if mirror.contribution(self.counts_durable) < batch.end
+                || common.is_some_and(|known| known != *batch)
+            {
                 return None;
             }
             common = Some(*batch);
@@ -100,8 +102,12 @@ impl Ghost {
         }
         ghost.true_high = high;
         ghost.high_ever = ghost.high_ever.max(high);
-        let newly: Vec<BatchFact> =
-            ghost.possible.iter().filter(|batch| batch.base >= before && batch.end <= high).copied().collect();
+        let newly: Vec<BatchFact> = ghost
+            .possible
+            .iter()
+            .filter(|batch| batch.base >= before && batch.end <= high)
+            .copied()
+            .collect();
         for batch in newly {
             self.check_once_and_in_order(name, &batch);
         }

@@ -34,8 +34,8 @@ use highwater_replication::controller::PartitionState;
 
 pub use client::{ProduceAnswer, Promise};
 pub(crate) use mirror::BatchFact;
-use mirror::Mirror;
 pub use mirror::Leaving;
+use mirror::Mirror;
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,7 +26,12 @@ impl Facts {
             written: facts.written.value(),
             durable: facts.durable.value(),
             recovery_point: facts.recovery_point.value(),
-            epochs: facts.epochs.starts().iter().map(|entry| (entry.epoch.value(), entry.start.value())).collect(),
+            epochs: facts
+                .epochs
+                .starts()
+                .iter()
+                .map(|entry| (entry.epoch.value(), entry.start.value()))
+                .collect(),
         })
     }
 }
@@ -74,10 +79,15 @@ impl Ghost {
         let mirror = self.partitions.entry(name.clone()).or_default().mirrors.entry(node).or_default();
         let end = mirror.end();
         if facts.written < end && mirror.runs() {
-            self.violate(7, format!("{name} on {node}: written fell from {end} to {} without a cut", facts.written));
+            self.violate(
+                7,
+                format!("{name} on {node}: written fell from {end} to {} without a cut", facts.written),
+            );
             return;
         }
-        let Some(from) = highwater_engine::units::Offset::new(end).filter(|_| facts.written > end) else { return };
+        let Some(from) = highwater_engine::units::Offset::new(end).filter(|_| facts.written > end) else {
+            return;
+        };
         for batch in read_batches(shard.store(), log, from, log.written()) {
             self.take_batch(node, name, batch);
         }
@@ -129,7 +139,9 @@ impl Ghost {
     }
 
     fn note_leadership(&mut self, node: NodeId, status: &Status, facts: &Facts) {
-        let Some(epoch) = status.leader_epoch.map(highwater_engine::units::LeaderEpoch::value) else { return };
+        let Some(epoch) = status.leader_epoch.map(highwater_engine::units::LeaderEpoch::value) else {
+            return;
+        };
         if status.role != RoleName::Leader {
             return;
         }
@@ -149,7 +161,10 @@ impl Ghost {
     /// I7: start, recovery point, durable, written and accepted are in order.
     fn check_marks(&mut self, node: NodeId, name: &TopicPartition, facts: &Facts) {
         let Facts { start, accepted, written, durable, recovery_point, .. } = *facts;
-        let in_order = recovery_point <= durable.max(start) && durable <= written && written <= accepted && start <= written;
+        let in_order = recovery_point <= durable.max(start)
+            && durable <= written
+            && written <= accepted
+            && start <= written;
         if !in_order {
             let what = format!(
                 "{name} on {node}: start {start}, recovery point {recovery_point}, durable {durable}, written {written}, \
@@ -167,12 +182,19 @@ impl Ghost {
             return;
         }
         let start = mirror.start.max(facts.start);
-        let mut said: Vec<(i32, i64)> =
-            facts.epochs.iter().filter(|(_, at)| *at < end).map(|(epoch, at)| (*epoch, (*at).max(start))).collect();
+        let mut said: Vec<(i32, i64)> = facts
+            .epochs
+            .iter()
+            .filter(|(_, at)| *at < end)
+            .map(|(epoch, at)| (*epoch, (*at).max(start)))
+            .collect();
         said.dedup_by_key(|(epoch, _)| *epoch);
         let beyond = facts.epochs.iter().filter(|(_, at)| *at > facts.accepted).count();
         if said != mirror.epochs || beyond > 0 {
-            let what = format!("{name} on {node} ends at {end}: history {:?}, headers {:?}", facts.epochs, mirror.epochs);
+            let what = format!(
+                "{name} on {node} ends at {end}: history {:?}, headers {:?}",
+                facts.epochs, mirror.epochs
+            );
             self.violate(12, what);
         }
     }
@@ -195,10 +217,19 @@ impl Ghost {
             self.violate(6, format!("{name} on {node}: the high watermark fell from {before} to {high}"));
         }
         if high > high_ever {
-            self.violate(6, format!("{name} on {node}: the high watermark {high} is above the true one, {high_ever}"));
+            self.violate(
+                6,
+                format!("{name} on {node}: the high watermark {high} is above the true one, {high_ever}"),
+            );
         }
         if high > facts.written || high < facts.start {
-            self.violate(7, format!("{name} on {node}: the high watermark {high} is outside {}..{}", facts.start, facts.written));
+            self.violate(
+                7,
+                format!(
+                    "{name} on {node}: the high watermark {high} is outside {}..{}",
+                    facts.start, facts.written
+                ),
+            );
         }
     }
 
@@ -210,14 +241,18 @@ impl Ghost {
         let lacking = |node: &&NodeId| {
             !state.suspects.contains_key(node)
                 && ghost.mirrors.get(node).is_some_and(|mirror| {
-                    mirror.runs() && mirror.session.is_some() && mirror.session == ghost.session_of(**node) && mirror.matched < high
+                    mirror.runs()
+                        && mirror.session.is_some()
+                        && mirror.session == ghost.session_of(**node)
+                        && mirror.matched < high
                 })
         };
         let lacking: Vec<NodeId> = state.isr.iter().chain(&state.eligible).filter(lacking).copied().collect();
         if let Some(node) = lacking.first() {
             let matched = ghost.mirrors.get(node).map_or(0, |mirror| mirror.matched);
             let number = if state.leader == Some(*node) { 2 } else { 3 };
-            let what = format!("{name}: {node} could lead and has only ..{matched} of what is committed, ..{high}");
+            let what =
+                format!("{name}: {node} could lead and has only ..{matched} of what is committed, ..{high}");
             self.violate(number, what);
         }
     }
@@ -228,7 +263,10 @@ impl Ghost {
         let high = ghost.true_high;
         let matched = ghost.mirrors.get(&node).map_or(0, |mirror| mirror.matched);
         if end < matched.min(high) {
-            self.violate(15, format!("{name} on {node}: cut to {end}, below its committed ..{matched} (true: {high})"));
+            self.violate(
+                15,
+                format!("{name} on {node}: cut to {end}, below its committed ..{matched} (true: {high})"),
+            );
         }
         if let Some(mirror) = self.mirror(name, node) {
             mirror.cut(end);
@@ -277,7 +315,8 @@ impl Ghost {
             self.check_kept(node, &name, &old);
         }
         for log in shard.store().logs() {
-            let mirror = self.partitions.entry(log.name().clone()).or_default().mirrors.entry(node).or_default();
+            let mirror =
+                self.partitions.entry(log.name().clone()).or_default().mirrors.entry(node).or_default();
             mirror.life = life;
         }
         self.observe(node, shard, now);
@@ -293,15 +332,18 @@ impl Ghost {
             .find(|batch| mirror.batch_at(batch.base) != Some(batch))
             .copied();
         if let Some(batch) = lost {
-            self.violate(18, format!("{name} on {node}: {batch} was promised to be kept below {promised} and is gone"));
+            self.violate(
+                18,
+                format!("{name} on {node}: {batch} was promised to be kept below {promised} and is gone"),
+            );
         }
     }
 }
 
 fn note_role(mirror: &mut Mirror, status: Option<&Status>) {
-    let epoch = status.and_then(|status| status.leader_epoch).map_or(-1, highwater_engine::units::LeaderEpoch::value);
-    mirror.leads = status
-        .filter(|status| status.role == RoleName::Leader)
-        .map(|status| (epoch, status.isr.clone()));
+    let epoch =
+        status.and_then(|status| status.leader_epoch).map_or(-1, highwater_engine::units::LeaderEpoch::value);
+    mirror.leads =
+        status.filter(|status| status.role == RoleName::Leader).map(|status| (epoch, status.isr.clone()));
     mirror.known_epoch = epoch;
 }

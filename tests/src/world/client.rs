@@ -6,11 +6,11 @@ use bytes::Bytes;
 use highwater_engine::units::{NodeId, TopicPartition};
 use highwater_replication::wire::{self, ApiKey, Request, RequestHeader, Response};
 
+use super::World;
 use super::agenda::Happening;
 use super::consumer::Consumer;
 use super::network::{ClientId, End, Link, Opener, Toward};
 use super::producer::Producer;
-use super::World;
 
 /// All clients.
 #[derive(Debug, Default)]
@@ -96,7 +96,8 @@ impl World {
     /// Who leads, if the controller can be asked.
     pub(super) fn leader_for(&self, client: ClientId, partition: &TopicPartition) -> Option<NodeId> {
         let open = |from, to| self.network.link(from, to) == Link::Open;
-        let reached = open(End::Client(client), End::Controller) && open(End::Controller, End::Client(client));
+        let reached =
+            open(End::Client(client), End::Controller) && open(End::Controller, End::Client(client));
         self.controller.state().filter(|_| reached)?.partition(partition)?.leader
     }
 
@@ -115,7 +116,13 @@ impl World {
     }
 
     /// Sends a request; gives its number.
-    pub(super) fn request(&mut self, client: ClientId, connection: u64, version: i16, request: &Request) -> i32 {
+    pub(super) fn request(
+        &mut self,
+        client: ClientId,
+        connection: u64,
+        version: i16,
+        request: &Request,
+    ) -> i32 {
         let correlation_id = self.line(client).map_or(0, Line::next_correlation);
         let header = RequestHeader { api: request.api(), version, correlation_id, client_id: None };
         let parts = wire::encode_request(&header, request).expect("a client's request fits in a frame");
@@ -124,7 +131,13 @@ impl World {
         correlation_id
     }
 
-    pub(super) fn answer(&mut self, client: ClientId, api: ApiKey, version: i16, frame: Bytes) -> Option<(i32, Response)> {
+    pub(super) fn answer(
+        &mut self,
+        client: ClientId,
+        api: ApiKey,
+        version: i16,
+        frame: Bytes,
+    ) -> Option<(i32, Response)> {
         match wire::decode_response(api, version, frame) {
             Ok(answer) => Some(answer),
             Err(error) => {

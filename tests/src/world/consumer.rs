@@ -9,10 +9,10 @@ use highwater_replication::wire::fetch::{FetchPartition, FetchRequest, FetchTopi
 use highwater_replication::wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
 use highwater_replication::wire::{ApiKey, ErrorCode, Response};
 
+use super::World;
 use super::agenda::{Happening, Moment};
 use super::client::Line;
 use super::network::ClientId;
-use super::World;
 use crate::invariants::BatchFact;
 
 const FETCH_VERSION: i16 = 12;
@@ -80,7 +80,8 @@ impl World {
         let Some(leader) = self.leader_for(client, &partition) else { return self.pause_consumer(client) };
         let Some(connection) = self.dial(client, leader) else { return };
         let question = if self.chance.u8(..8) == 0 {
-            let (told_before, acked_before) = (self.ghost.latest_told(&partition), self.ghost.acked_end(&partition));
+            let (told_before, acked_before) =
+                (self.ghost.latest_told(&partition), self.ghost.acked_end(&partition));
             self.request(client, connection, LIST_VERSION, &latest(&partition).into());
             Question::Latest { told_before, acked_before }
         } else {
@@ -109,10 +110,14 @@ impl World {
         match question {
             Question::Records => self.consumer_reads(client, &partition, frame),
             Question::Latest { told_before, acked_before } => {
-                let Some((_, Response::ListOffsets(response))) = self.answer(client, ApiKey::ListOffsets, LIST_VERSION, frame) else {
+                let Some((_, Response::ListOffsets(response))) =
+                    self.answer(client, ApiKey::ListOffsets, LIST_VERSION, frame)
+                else {
                     return;
                 };
-                let Some(part) = response.topics.iter().flat_map(|topic| &topic.partitions).next() else { return };
+                let Some(part) = response.topics.iter().flat_map(|topic| &topic.partitions).next() else {
+                    return;
+                };
                 if part.error_code.is_none() {
                     self.ghost.check_latest(&partition, part.offset, told_before, acked_before);
                     self.consumer_hears_latest(client, part.offset);
@@ -140,8 +145,13 @@ impl World {
     }
 
     fn consumer_reads(&mut self, client: ClientId, partition: &TopicPartition, frame: Bytes) {
-        let Some((_, Response::Fetch(response))) = self.answer(client, ApiKey::Fetch, FETCH_VERSION, frame) else { return };
-        let Some(part) = response.responses.into_iter().flat_map(|topic| topic.partitions).next() else { return };
+        let Some((_, Response::Fetch(response))) = self.answer(client, ApiKey::Fetch, FETCH_VERSION, frame)
+        else {
+            return;
+        };
+        let Some(part) = response.responses.into_iter().flat_map(|topic| topic.partitions).next() else {
+            return;
+        };
         if !part.error_code.is_none() {
             if part.error_code == ErrorCode::OffsetOutOfRange {
                 let position = self.position(client);
@@ -153,7 +163,8 @@ impl World {
             return self.consumer_fails(client, part.error_code);
         }
         let bytes = part.records.map(highwater_replication::wire::Records::into_bytes).unwrap_or_default();
-        let batches: Vec<BatchFact> = scan(&bytes, 0).flatten().map(|(_, batch)| BatchFact::of(batch.header())).collect();
+        let batches: Vec<BatchFact> =
+            scan(&bytes, 0).flatten().map(|(_, batch)| BatchFact::of(batch.header())).collect();
         let end = self.ghost.check_consumed(partition, &batches);
         if let Some(consumer) = self.clients.consumers.get_mut(&client) {
             consumer.position = consumer.position.max(end);

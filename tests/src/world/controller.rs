@@ -14,9 +14,9 @@ use highwater_replication::controller::{
 };
 use highwater_replication::shard::ControllerCallId;
 
+use super::World;
 use super::agenda::{Happening, Incarnation, Moment};
 use super::network::{End, Link};
-use super::World;
 
 const DIRECTORY: &str = "/controller";
 
@@ -219,7 +219,9 @@ impl World {
         use highwater_replication::controller::{ControllerEvent, LeaderReason};
         match event {
             ControllerEvent::Fenced { .. } => self.count("sessions ended"),
-            ControllerEvent::Led { why: LeaderReason::BestOfAll, .. } => self.count("elections of the best of all"),
+            ControllerEvent::Led { why: LeaderReason::BestOfAll, .. } => {
+                self.count("elections of the best of all")
+            }
             ControllerEvent::Led { to: None, .. } => self.count("partitions without a leader"),
             ControllerEvent::Led { .. } => self.count("elections"),
             ControllerEvent::LeftIsr { .. } => self.count("removals from the ISR"),

@@ -240,7 +240,10 @@ impl World {
 
     /// The wall clock jumps.
     pub fn jump_clock(&mut self, node: NodeId, by: Duration, backwards: bool) {
-        self.note(format!("the clock of {node} jumps by {by:?}{}", if backwards { " backwards" } else { "" }));
+        self.note(format!(
+            "the clock of {node} jumps by {by:?}{}",
+            if backwards { " backwards" } else { "" }
+        ));
         self.count("jumps of a clock");
         let millis = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
         self.node_mut(node).skew_ms += if backwards { -millis } else { millis };

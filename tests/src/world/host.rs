@@ -15,9 +15,9 @@ use highwater_replication::partition::PartitionConfig;
 use highwater_replication::pending::ReplyOrder;
 use highwater_replication::shard::{ControllerCallId, Event, Lane, Shard, ShardConfig};
 
+use super::World;
 use super::agenda::{Happening, Incarnation, Moment};
 use super::faults::Doom;
-use super::World;
 
 const DIRECTORY: &str = "/data";
 /// Requests of one connection that may be open at once.
@@ -143,8 +143,19 @@ impl World {
                 return self.start_again_later(id);
             }
         };
-        let words: Vec<String> =
-            report.logs.iter().map(|log| format!("{} {}..{}{}", log.name, log.start, log.end, if log.suspect { " suspect" } else { "" })).collect();
+        let words: Vec<String> = report
+            .logs
+            .iter()
+            .map(|log| {
+                format!(
+                    "{} {}..{}{}",
+                    log.name,
+                    log.start,
+                    log.end,
+                    if log.suspect { " suspect" } else { "" }
+                )
+            })
+            .collect();
         self.note(format!("{id} starts: {:?}, {:?}, {}", report.stop, report.machine, words.join(", ")));
         if report.logs.iter().any(|log| log.hole) {
             self.count("openings with a hole");
@@ -178,7 +189,11 @@ impl World {
     }
 
     fn log_config(&self) -> LogConfig {
-        LogConfig { segment_bytes_max: self.options.segment_bytes, index_interval_bytes: 512, ..LogConfig::default() }
+        LogConfig {
+            segment_bytes_max: self.options.segment_bytes,
+            index_interval_bytes: 512,
+            ..LogConfig::default()
+        }
     }
 
     fn shard_config(&self, id: NodeId) -> ShardConfig {

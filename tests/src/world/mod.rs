@@ -128,8 +128,12 @@ impl World {
             Happening::DiskCompletes(node, life) => self.disk_completes(node, life),
             Happening::Arrives { connection, toward, frame } => self.arrives(connection, toward, frame),
             Happening::Broken { connection, toward } => self.hears_of_break(connection, toward),
-            Happening::CallArrives { node, life, call, request } => self.call_arrives(node, life, call, request),
-            Happening::ReplyArrives { node, life, call, reply } => self.reply_arrives(node, life, call, reply),
+            Happening::CallArrives { node, life, call, request } => {
+                self.call_arrives(node, life, call, request)
+            }
+            Happening::ReplyArrives { node, life, call, reply } => {
+                self.reply_arrives(node, life, call, reply)
+            }
             Happening::CallOverdue { node, life, call } => self.call_overdue(node, life, call),
             Happening::ControllerTurn(life) => self.controller_turn_at(life),
             Happening::Start(node) => self.start(node),
@@ -205,7 +209,8 @@ impl World {
     }
 
     pub(crate) fn now_at(&self, node: NodeId) -> Now {
-        let (since, skew) = self.nodes.get(&node).map_or((Duration::ZERO, 0), |node| (node.clock_ahead, node.skew_ms));
+        let (since, skew) =
+            self.nodes.get(&node).map_or((Duration::ZERO, 0), |node| (node.clock_ahead, node.skew_ms));
         self.clock(since, skew)
     }
 

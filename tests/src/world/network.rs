@@ -192,7 +192,8 @@ impl Network {
     /// The connections with an end at this process.
     pub(crate) fn of_process(&self, node: NodeId) -> Vec<u64> {
         let touches = |connection: &Connection| {
-            connection.server == node || matches!(connection.opener, Opener::Follower { node: opener, .. } if opener == node)
+            connection.server == node
+                || matches!(connection.opener, Opener::Follower { node: opener, .. } if opener == node)
         };
         self.connections.iter().filter(|(_, connection)| touches(connection)).map(|(id, _)| *id).collect()
     }

@@ -9,9 +9,9 @@ use highwater_replication::pending::ConnectionId;
 use highwater_replication::shard::{ControllerCallId, Event, Lane, News, Out};
 use highwater_replication::wire::{self, Request};
 
+use super::World;
 use super::agenda::{Happening, Incarnation};
 use super::network::{End, Link, Opener, Toward};
-use super::World;
 
 /// Bytes of the length in front of a frame.
 const LENGTH_BYTES: usize = 4;
@@ -41,7 +41,9 @@ impl World {
             }
             Out::PeerFrame { lane, parts } => self.peer_frame(id, life, lane, without_length(&parts)),
             Out::PeerClose { lane } => {
-                if let Some(connection) = self.process_of(id, life).and_then(|process| process.lanes.remove(&lane)) {
+                if let Some(connection) =
+                    self.process_of(id, life).and_then(|process| process.lanes.remove(&lane))
+                {
                     self.break_connection(connection);
                 }
             }
@@ -103,7 +105,9 @@ impl World {
 
     /// An answer leaves a broker; what it promises must be true now.
     fn reply_leaves(&mut self, id: NodeId, connection: u64, frame: Bytes) {
-        if let Some(Opener::Client(client)) = self.network.connection(connection).map(|connection| connection.opener) {
+        if let Some(Opener::Client(client)) =
+            self.network.connection(connection).map(|connection| connection.opener)
+        {
             self.check_reply(client, id, &frame);
         }
         self.send(connection, Toward::Opener, frame);
@@ -123,7 +127,9 @@ impl World {
                 self.count("frames lost");
                 return self.break_connection(id);
             }
-            Link::Held => return self.network.hold(from, to, Happening::Arrives { connection: id, toward, frame }),
+            Link::Held => {
+                return self.network.hold(from, to, Happening::Arrives { connection: id, toward, frame });
+            }
         }
         match (toward, opener) {
             (Toward::Server, _) => {
@@ -163,7 +169,8 @@ impl World {
     /// The ghost notes in which epoch a follower asks.
     fn note_fetch(&mut self, follower: NodeId, leader: NodeId, frame: &Bytes) {
         let Ok((_, Request::Fetch(fetch))) = wire::decode_request(frame.clone()) else { return };
-        let parts = fetch.topics.iter().flat_map(|topic| topic.partitions.iter().map(|part| (topic.topic_id, part)));
+        let parts =
+            fetch.topics.iter().flat_map(|topic| topic.partitions.iter().map(|part| (topic.topic_id, part)));
         let state = self.controller.state();
         let named: Vec<_> = parts
             .filter_map(|(id, part)| {
@@ -173,7 +180,12 @@ impl World {
             })
             .collect();
         for (name, epoch) in named {
-            self.ghost.fetch_arrived(follower, leader, &name, LeaderEpoch::new(epoch).map_or(-1, LeaderEpoch::value));
+            self.ghost.fetch_arrived(
+                follower,
+                leader,
+                &name,
+                LeaderEpoch::new(epoch).map_or(-1, LeaderEpoch::value),
+            );
         }
     }
 
@@ -215,7 +227,13 @@ impl World {
     }
 
     /// A call for the controller leaves its broker.
-    fn call_leaves(&mut self, node: NodeId, life: Incarnation, call: ControllerCallId, request: ControllerCall) {
+    fn call_leaves(
+        &mut self,
+        node: NodeId,
+        life: Incarnation,
+        call: ControllerCallId,
+        request: ControllerCall,
+    ) {
         let patience = match request.request {
             ControllerRequest::Poll { wait_ms, .. } => CALL_PATIENCE + Duration::from_millis(wait_ms),
             _ => CALL_PATIENCE,
@@ -251,8 +269,10 @@ impl World {
 
     /// What goes to the controller goes over one connection: one frame is lost, and all calls on it have no answer.
     pub(super) fn lose_controller(&mut self, node: NodeId, life: Incarnation) {
-        let open: Vec<ControllerCallId> =
-            self.process_of(node, life).map(|process| process.calls.iter().copied().collect()).unwrap_or_default();
+        let open: Vec<ControllerCallId> = self
+            .process_of(node, life)
+            .map(|process| process.calls.iter().copied().collect())
+            .unwrap_or_default();
         for call in open {
             let wait = self.some(Duration::from_millis(100));
             self.plan_in(wait, Happening::CallOverdue { node, life, call });
@@ -267,7 +287,13 @@ impl World {
         }
     }
 
-    fn answered(&mut self, node: NodeId, life: Incarnation, call: ControllerCallId, reply: Option<ControllerReply>) {
+    fn answered(
+        &mut self,
+        node: NodeId,
+        life: Incarnation,
+        call: ControllerCallId,
+        reply: Option<ControllerReply>,
+    ) {
         let Some(process) = self.process_of(node, life) else { return };
         if process.calls.remove(&call) {
             process.shard.tell(Event::ControllerAnswered { call, reply });

@@ -6,13 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_engine::batch::{BatchBuilder, BatchHeader, Compression};
 use highwater_engine::units::{NodeId, ProducerEpoch, ProducerId, Sequence, TopicPartition};
-use highwater_replication::wire::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
+use highwater_replication::wire::produce::{
+    PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData,
+};
 use highwater_replication::wire::{self, ApiKey, ErrorCode, Response};
 
+use super::World;
 use super::agenda::{Happening, Moment};
 use super::client::Line;
 use super::network::ClientId;
-use super::World;
 use crate::invariants::{ProduceAnswer, Promise};
 
 const VERSION: i16 = 11;
@@ -38,7 +40,14 @@ pub struct ProducerOptions {
 
 impl Default for ProducerOptions {
     fn default() -> Self {
-        Self { acks: -1, idempotent: true, in_flight_max: 5, every: None, records_max: 3, value_bytes_max: 400 }
+        Self {
+            acks: -1,
+            idempotent: true,
+            in_flight_max: 5,
+            every: None,
+            records_max: 3,
+            value_bytes_max: 400,
+        }
     }
 }
 
@@ -120,7 +129,10 @@ impl World {
     }
 
     pub(crate) fn producer_of(&mut self, client: ClientId) -> &mut Producer {
-        self.clients.producers.get_mut(&client).unwrap_or_else(|| panic!("client {} is no producer", client.0))
+        self.clients
+            .producers
+            .get_mut(&client)
+            .unwrap_or_else(|| panic!("client {} is no producer", client.0))
     }
 
     /// Hands a batch of so many records over; gives its number. It is sent when its turn comes.
@@ -188,7 +200,9 @@ impl World {
         while self.producer_of(client).in_flight() < self.producer_of(client).options.in_flight_max {
             let producer = self.producer_of(client);
             let acks = producer.options.acks;
-            let Some(at) = producer.outgoing.iter().position(|outgoing| outgoing.sent.is_none()) else { break };
+            let Some(at) = producer.outgoing.iter().position(|outgoing| outgoing.sent.is_none()) else {
+                break;
+            };
             let outgoing = &mut producer.outgoing[at];
             outgoing.acked_before.get_or_insert(acked);
             let records = outgoing.bytes.clone();
@@ -228,7 +242,11 @@ impl World {
         let Some(producer) = self.clients.producers.get(&client) else { return };
         let Some(correlation) = wire::decode_correlation_id(frame) else { return };
         let Some(outgoing) = find(producer, correlation).cloned() else { return };
-        let Ok((_, Response::Produce(response))) = wire::decode_response(ApiKey::Produce, VERSION, frame.clone()) else { return };
+        let Ok((_, Response::Produce(response))) =
+            wire::decode_response(ApiKey::Produce, VERSION, frame.clone())
+        else {
+            return;
+        };
         let (error, base) = outcome(&response);
         if !error.is_none() {
             return;
@@ -246,10 +264,18 @@ impl World {
     }
 
     pub(super) fn producer_hears(&mut self, client: ClientId, frame: Bytes) {
-        let Some((correlation, Response::Produce(response))) = self.answer(client, ApiKey::Produce, VERSION, frame) else { return };
+        let Some((correlation, Response::Produce(response))) =
+            self.answer(client, ApiKey::Produce, VERSION, frame)
+        else {
+            return;
+        };
         let (error, base) = outcome(&response);
         let producer = self.producer_of(client);
-        let Some(at) = producer.outgoing.iter().position(|outgoing| outgoing.sent.is_some_and(|(sent, _)| sent == correlation)) else {
+        let Some(at) = producer
+            .outgoing
+            .iter()
+            .position(|outgoing| outgoing.sent.is_some_and(|(sent, _)| sent == correlation))
+        else {
             return;
         };
         let number = producer.outgoing[at].number;
@@ -260,7 +286,11 @@ impl World {
         }
         producer.outgoing[at].sent = None;
         if producer.last_error.replace(error) != Some(error) {
-            self.note(format!("client {} hears {} for batch {number} and those behind it", client.0, error.name()));
+            self.note(format!(
+                "client {} hears {} for batch {number} and those behind it",
+                client.0,
+                error.name()
+            ));
         }
         self.on_error(client, at, error);
     }
@@ -269,7 +299,9 @@ impl World {
         let idempotent = self.producer_of(client).identity.is_some();
         let lost_track = matches!(
             error,
-            ErrorCode::OutOfOrderSequenceNumber | ErrorCode::UnknownProducerId | ErrorCode::InvalidProducerEpoch
+            ErrorCode::OutOfOrderSequenceNumber
+                | ErrorCode::UnknownProducerId
+                | ErrorCode::InvalidProducerEpoch
         );
         if idempotent && lost_track {
             // Behind one that failed, it waits for its turn; the first one has nothing to wait for.
@@ -300,7 +332,11 @@ impl World {
             self.count("duplicates that were not recognized");
         } else if self.ghost.losses(&partition) == 0 {
             let of_this = self.producer_of(client).identity.map_or(-1, |(id, _)| id.value());
-            let first = self.producer_of(client).outgoing.front().and_then(|first| BatchHeader::parse(&first.bytes).ok());
+            let first = self
+                .producer_of(client)
+                .outgoing
+                .front()
+                .and_then(|first| BatchHeader::parse(&first.bytes).ok());
             let sequence = first.and_then(|header| header.base_sequence).map_or(-1, Sequence::value);
             let logs = self.ghost.sequences_of(&partition, of_this);
             let what = format!(

@@ -80,17 +80,30 @@ pub fn random(seed: u64, options: &RandomOptions) -> Outcome {
     let pace = Duration::from_millis(dice.u64(50..600));
     world.chaos = Some(Chaos { until: end, power: options.power, disks: options.disks, pace });
     world.plan_soon(Happening::Chaos);
-    let stops = |world: &World| world.found.iter().any(|seen| options.only.is_empty() || options.only.contains(&seen.invariant));
+    let stops = |world: &World| {
+        world.found.iter().any(|seen| options.only.is_empty() || options.only.contains(&seen.invariant))
+    };
     while !stops(&world) && world.step(end) {}
     if !stops(&world) {
         world.chaos = None;
         world.heal_everything();
         come_to_rest(&mut world, options, stops);
     }
-    let violation = world.found.iter().find(|seen| options.only.is_empty() || options.only.contains(&seen.invariant)).cloned();
+    let violation = world
+        .found
+        .iter()
+        .find(|seen| options.only.is_empty() || options.only.contains(&seen.invariant))
+        .cloned();
     for node in world.options.nodes.clone() {
         let counters = world.node(node).disk.counters();
-        for (what, count) in [("holes on disk", counters.holes), ("torn pages", counters.torn_pages), ("reordered pages", counters.reorderings), ("lost names", counters.lost_names), ("overtaking completions", counters.overtakings), ("interrupted writes", counters.interrupted_writes)] {
+        for (what, count) in [
+            ("holes on disk", counters.holes),
+            ("torn pages", counters.torn_pages),
+            ("reordered pages", counters.reorderings),
+            ("lost names", counters.lost_names),
+            ("overtaking completions", counters.overtakings),
+            ("interrupted writes", counters.interrupted_writes),
+        ] {
             for _ in 0..count.min(1_000) {
                 world.count(what);
             }
@@ -101,7 +114,12 @@ pub fn random(seed: u64, options: &RandomOptions) -> Outcome {
 
 fn populate(world: &mut World, dice: &mut fastrand::Rng) {
     let written = TopicOptions { assignment: vec![vec![A, B, C], vec![B, C, A]], ..TopicOptions::default() };
-    let durable = TopicOptions { name: "ledger", durability: "fsync", assignment: vec![vec![C, A, B]], ..TopicOptions::default() };
+    let durable = TopicOptions {
+        name: "ledger",
+        durability: "fsync",
+        assignment: vec![vec![C, A, B]],
+        ..TopicOptions::default()
+    };
     let mut partitions = world.topic(&written);
     partitions.extend(world.topic(&durable));
     let every = |dice: &mut fastrand::Rng| Some(Duration::from_millis(dice.u64(10..80)));
@@ -111,7 +129,13 @@ fn populate(world: &mut World, dice: &mut fastrand::Rng) {
     }
     for acks in [-1, 1, 0] {
         let partition = partitions[dice.usize(..partitions.len())].clone();
-        let options = ProducerOptions { acks, idempotent: false, every: every(dice), in_flight_max: 1, ..ProducerOptions::default() };
+        let options = ProducerOptions {
+            acks,
+            idempotent: false,
+            every: every(dice),
+            in_flight_max: 1,
+            ..ProducerOptions::default()
+        };
         world.producer(&partition, options);
     }
 }

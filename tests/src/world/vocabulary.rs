@@ -115,14 +115,23 @@ impl World {
     pub fn elect(&mut self, partition: &TopicPartition, to: NodeId) {
         let request = ControllerRequest::Elect { partition: partition.clone(), election: Election::To(to) };
         let reply = self.order(request);
-        assert!(matches!(&reply, ControllerReply::Elected { outcome: Ok(_), .. }), "{reply:?}\n{}", self.report());
+        assert!(
+            matches!(&reply, ControllerReply::Elected { outcome: Ok(_), .. }),
+            "{reply:?}\n{}",
+            self.report()
+        );
     }
 
     /// Makes a replica the leader whatever it lacks, while nobody leads.
     pub fn elect_unclean(&mut self, partition: &TopicPartition, to: NodeId) {
-        let request = ControllerRequest::Elect { partition: partition.clone(), election: Election::Unclean(to) };
+        let request =
+            ControllerRequest::Elect { partition: partition.clone(), election: Election::Unclean(to) };
         let reply = self.order(request);
-        assert!(matches!(&reply, ControllerReply::Elected { outcome: Ok(_), .. }), "{reply:?}\n{}", self.report());
+        assert!(
+            matches!(&reply, ControllerReply::Elected { outcome: Ok(_), .. }),
+            "{reply:?}\n{}",
+            self.report()
+        );
     }
 
     /// What the controller says of a partition.
