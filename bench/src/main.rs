@@ -44,12 +44,19 @@ enum Command {
     Isr(isr::Options),
     /// Side by side with a real Kafka of the same shape: throughput, memory, start, latency, idle cost
     AgainstKafka(against_kafka::Options),
+    /// Three brokers that answer at once and keep nothing, for other generators; until standard input ends
+    Null {
+        /// Partitions of every topic
+        #[arg(long, value_name = "N", default_value_t = 6, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+        partitions: u16,
+    },
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Isr(options) => isr::run(&options),
         Command::AgainstKafka(options) => against_kafka::run(&options),
+        Command::Null { partitions } => serve_nulls(partitions),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -58,4 +65,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn serve_nulls(partitions: u16) -> error::Result<()> {
+    let brokers = null_broker::NullBrokers::start(usize::from(partitions))?;
+    println!("{}", brokers.bootstrap());
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())
+        .map_err(error::BenchError::io("standard input"))?;
+    Ok(())
 }

@@ -27,19 +27,23 @@ pub(crate) fn program(given: Option<&Path>) -> Result<PathBuf> {
     eprintln!("building highwater");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);
-    build.current_dir(env!("CARGO_MANIFEST_DIR")).args([
-        "build",
-        "--release",
-        "--quiet",
-        "-p",
-        "highwater-broker",
-    ]);
-    let status = build.status().map_err(BenchError::io("starting cargo"))?;
-    if !status.success() {
-        return Err(BenchError::Program { program: "cargo build".to_owned(), said: status.to_string() });
+    build.current_dir(env!("CARGO_MANIFEST_DIR")).args(["build", "--release", "--quiet"]);
+    build.args(["-p", "highwater-broker", "--bin", "highwater", "--message-format=json-render-diagnostics"]);
+    let output = build.stderr(Stdio::inherit()).output().map_err(BenchError::io("starting cargo"))?;
+    let failed =
+        || BenchError::Program { program: "cargo build".to_owned(), said: output.status.to_string() };
+    if !output.status.success() {
+        return Err(failed());
     }
-    let bench = std::env::current_exe().map_err(BenchError::io("looking for highwater"))?;
-    Ok(bench.with_file_name("highwater"))
+    let messages = String::from_utf8_lossy(&output.stdout);
+    messages.lines().rev().find_map(executable_of).ok_or_else(failed)
+}
+
+/// The program that a message of cargo's tells of.
+fn executable_of(message: &str) -> Option<PathBuf> {
+    let message: serde_json::Value = serde_json::from_str(message).ok()?;
+    let of_ours = message.pointer("/target/name")?.as_str()? == "highwater";
+    of_ours.then(|| message.get("executable")?.as_str().map(PathBuf::from))?
 }
 
 /// The supervisor and its brokers. Stops them and removes their data when dropped.
@@ -139,9 +143,71 @@ impl Cluster for Highwater {
 
 impl Drop for Highwater {
     fn drop(&mut self) {
+        if let Ok(Some(_)) = self.supervisor.try_wait() {
+            self.guard.note_end();
+        }
         self.guard.release();
         // The guard sees that it has ended only when it has been waited for.
         let _ended = self.supervisor.wait();
         self.guard.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn cargo_says_where_the_program_is() {
+        let built = r#"{"reason":"compiler-artifact","target":{"name":"highwater"},"executable":"/t/release/highwater"}"#;
+        assert_eq!(executable_of(built), Some(PathBuf::from("/t/release/highwater")));
+        let library =
+            r#"{"reason":"compiler-artifact","target":{"name":"highwater_engine"},"executable":null}"#;
+        assert_eq!(executable_of(library), None);
+        assert_eq!(executable_of(r#"{"reason":"build-finished","success":true}"#), None);
+    }
+
+    /// A program that is no broker: it starts a child, writes its arguments down, and ends when it is interrupted.
+    fn program(directory: &Path, body: &str) -> PathBuf {
+        let program = directory.join("program");
+        std::fs::write(&program, format!("#!/bin/sh\n{body}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        program
+    }
+
+    #[test]
+    fn what_was_started_is_stopped_and_its_data_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        let body = format!(
+            "echo \"$@\" > {0}/arguments; sleep 60 & trap \"kill $!; echo stopped > {0}/end; exit\" INT; wait",
+            parent.path().display()
+        );
+        let data = parent.path().join("data");
+        let settings = ["log.segment.bytes=1048576".to_owned()];
+        let mut highwater = Highwater::start(&program(parent.path(), &body), &data, &settings).unwrap();
+        let whole = |processes: Vec<u32>| (processes.len() == 2).then_some(processes);
+        let within = Duration::from_secs(10);
+        let processes = clock::poll(within, PAUSE, || whole(highwater.processes().unwrap()));
+        assert!(processes.is_some(), "the program and its child");
+        highwater.check().unwrap();
+        let port = highwater.bootstrap().port();
+        assert_eq!(highwater.bootstrap_all().split(',').count(), BROKERS);
+        drop(highwater);
+        let read = |name: &str| std::fs::read_to_string(parent.path().join(name)).unwrap();
+        let expected = format!("--port {port} --brokers 3 --set log.segment.bytes=1048576");
+        assert!(read("arguments").contains(&expected), "{}", read("arguments"));
+        assert_eq!(read("end").trim(), "stopped");
+        assert!(!data.exists());
+    }
+
+    #[test]
+    fn a_program_that_ends_early_says_why() {
+        let parent = tempfile::tempdir().unwrap();
+        let program = program(parent.path(), "echo the port is in use; exit 3");
+        let mut highwater = Highwater::start(&program, &parent.path().join("data"), &[]).unwrap();
+        let error = highwater.wait_until_ready().unwrap_err().to_string();
+        assert!(error.contains("exit status: 3") && error.contains("the port is in use"), "{error}");
     }
 }
