@@ -306,12 +306,15 @@ fn close(node: NodeId, remains: Remains) -> Result<(), ServeError> {
         Ending::Failed(why) => Err(ServeError::Failed(why)),
         Ending::Clean => {
             let session = shard.view().state().brokers.get(&node).map(|broker| broker.session.value());
-            if session.is_some() {
-                let entries = shard.high_watermarks();
-                let name = HIGH_WATERMARKS.to_owned();
-                // Safe when stale: what cannot be written now is found by the close as well.
-                let _done = Job::OffsetCheckpoint { name, entries }.run(shard.store());
+            if session.is_none() && !shard.store().logs().is_empty() {
+                // Nobody was told how the last process stopped. A mark would replace that proof by one of a session that never was.
+                herald.finish();
+                return Ok(());
             }
+            let entries = shard.high_watermarks();
+            let name = HIGH_WATERMARKS.to_owned();
+            // Safe when stale: what cannot be written now is found by the close as well.
+            let _done = Job::OffsetCheckpoint { name, entries }.run(shard.store());
             let store = shard.store().clone();
             drop(shard);
             store.close(serde_json::Map::new(), session).map_err(ServeError::from)
