@@ -6,6 +6,7 @@ use highwater_engine::units::{NodeId, TopicPartition};
 use highwater_replication::controller::{ClusterState, PartitionState, Topic};
 
 use super::{Ghost, PartitionGhost};
+use highwater_replication::wire::fetch::FetchRequest;
 
 /// Since when the ghost takes part in a decision.
 struct Decision<'a> {
@@ -26,6 +27,7 @@ impl Ghost {
     pub(crate) fn observe_controller(&mut self, state: &ClusterState) {
         let sessions: BTreeMap<NodeId, i64> =
             state.brokers.iter().map(|(node, broker)| (*node, broker.session.value())).collect();
+        self.topics.extend(state.topics.iter().map(|(name, topic)| (topic.id, name.clone())));
         for (name, topic, partition) in state.partitions() {
             self.take_state(&name, topic, partition, &sessions);
         }
@@ -143,16 +145,16 @@ impl Ghost {
         }
     }
 
-    /// A follower asked a leader for records.
-    pub(crate) fn fetch_arrived(
-        &mut self,
-        follower: NodeId,
-        leader: NodeId,
-        name: &TopicPartition,
-        epoch: i32,
-    ) {
-        if let Some(ghost) = self.partitions.get_mut(name) {
-            ghost.asked_in.insert((follower, leader), epoch);
+    /// A follower asked a leader for records of these partitions, in these epochs.
+    pub(crate) fn fetch_arrived(&mut self, follower: NodeId, leader: NodeId, fetch: &FetchRequest) {
+        for topic in &fetch.topics {
+            let Some(name) = topic.topic_id.and_then(|id| self.topics.get(&id)).cloned() else { continue };
+            for part in &topic.partitions {
+                let Ok(name) = TopicPartition::new(&name, part.partition) else { continue };
+                if let Some(ghost) = self.partitions.get_mut(&name) {
+                    ghost.asked_in.insert((follower, leader), part.current_leader_epoch);
+                }
+            }
         }
     }
 

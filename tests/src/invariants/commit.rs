@@ -12,12 +12,13 @@ use super::{BatchFact, Ghost, Mirror, PartitionGhost};
 
 impl PartitionGhost {
     /// Sets of replicas that commit what all of them hold.
-    fn quorums(&self) -> Vec<Vec<NodeId>> {
+    pub(super) fn quorums(&self) -> Vec<Vec<NodeId>> {
         let Some(state) = &self.state else { return Vec::new() };
         let electable: BTreeSet<NodeId> = state.isr.iter().chain(&state.eligible).copied().collect();
-        let by_leaders = self.mirrors.values().filter(|mirror| mirror.runs()).filter_map(|mirror| {
-            let (_, isr) = mirror.leads.as_ref()?;
-            electable.iter().all(|node| isr.contains(node)).then(|| isr.clone())
+        let by_leaders = self.mirrors.values().filter(|mirror| mirror.runs()).flat_map(|mirror| {
+            let now = mirror.leads.as_ref().map(|(_, isr)| isr);
+            let quorums = now.into_iter().chain(&mirror.led_with);
+            quorums.filter(|isr| electable.iter().all(|node| isr.contains(node))).cloned().collect::<Vec<_>>()
         });
         std::iter::once(state.isr.clone())
             .chain(by_leaders)

@@ -68,11 +68,15 @@ pub(super) struct Mirror {
     /// Up to here it is what is committed.
     pub(super) matched: i64,
     pub(super) ended: Ended,
+    /// It is being cut to here: a crash meanwhile may leave less than before.
+    pub(super) being_cut_to: Option<i64>,
     pub(super) life: u64,
     /// The session of the process that runs.
     pub(super) session: Option<i64>,
     /// It leads, with this epoch and committed ISR.
     pub(super) leads: Option<(i32, Vec<NodeId>)>,
+    /// It led when it was looked at before, with this ISR, and may have counted since.
+    pub(super) led_with: Option<Vec<NodeId>>,
     pub(super) known_epoch: i32,
     pub(super) high: i64,
     pub(super) high_of: (u64, i32),
@@ -96,6 +100,7 @@ impl Mirror {
     }
 
     pub(super) fn cut(&mut self, end: i64) {
+        self.being_cut_to = None;
         while self.batches.last().is_some_and(|batch| batch.end > end) {
             self.batches.pop();
         }

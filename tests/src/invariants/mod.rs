@@ -29,7 +29,7 @@ mod rest;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use highwater_engine::units::{NodeId, TopicPartition};
+use highwater_engine::units::{NodeId, TopicId, TopicPartition};
 use highwater_replication::controller::PartitionState;
 
 pub use client::{ProduceAnswer, Promise};
@@ -59,6 +59,8 @@ pub struct Ghost {
     partitions: BTreeMap<TopicPartition, PartitionGhost>,
     violations: Vec<Violation>,
     disks_were_lost: bool,
+    began_late: BTreeSet<i64>,
+    topics: BTreeMap<TopicId, String>,
 }
 
 /// Where a batch stood when it was first seen: what every other log with the same (offset, epoch) must have there and before it.

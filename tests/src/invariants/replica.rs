@@ -203,7 +203,9 @@ impl Ghost {
     fn check_high_watermark(&mut self, node: NodeId, status: &Status, facts: &Facts) {
         let name = &status.name;
         let high = status.high_watermark.value();
-        if status.role == RoleName::Leader {
+        // Also one that leads no more, or whose log has failed, may have led until a moment ago.
+        let led = self.mirror(name, node).is_some_and(|mirror| mirror.led_with.is_some());
+        if led || status.role == RoleName::Leader {
             self.raise_true_high(node, name, high);
         }
         let Some(ghost) = self.partitions.get_mut(name) else { return };
@@ -257,6 +259,13 @@ impl Ghost {
         }
     }
 
+    /// A cut is about to be made.
+    pub(crate) fn cutting(&mut self, node: NodeId, name: &TopicPartition, to: i64) {
+        if let Some(mirror) = self.mirror(name, node) {
+            mirror.being_cut_to = Some(to);
+        }
+    }
+
     /// I15: what is committed is not cut.
     pub(crate) fn truncated(&mut self, node: NodeId, name: &TopicPartition, end: i64) {
         let Some(ghost) = self.partitions.get(name) else { return };
@@ -289,6 +298,7 @@ impl Ghost {
                 Leaving::Machine => mirror.durable.min(mirror.end()),
                 Leaving::Disk => 0,
             };
+            let promised = promised.min(mirror.being_cut_to.unwrap_or(promised));
             // A second crash before the next opening takes away, it does not give back.
             let promised = match mirror.ended {
                 Ended::No => promised,
@@ -343,6 +353,8 @@ impl Ghost {
 fn note_role(mirror: &mut Mirror, status: Option<&Status>) {
     let epoch =
         status.and_then(|status| status.leader_epoch).map_or(-1, highwater_engine::units::LeaderEpoch::value);
+    // What it led with until now still explains what it has counted since the last look.
+    mirror.led_with = mirror.leads.take().map(|(_, isr)| isr);
     mirror.leads =
         status.filter(|status| status.role == RoleName::Leader).map(|status| (epoch, status.isr.clone()));
     mirror.known_epoch = epoch;

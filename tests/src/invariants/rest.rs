@@ -55,6 +55,24 @@ impl Ghost {
         }
     }
 
+    /// I22: what a checkpoint says is synced is.
+    pub(crate) fn check_recovery_point(
+        &mut self,
+        node: NodeId,
+        name: &TopicPartition,
+        point: i64,
+        durable: i64,
+    ) {
+        if point > durable {
+            self.violate(
+                22,
+                format!(
+                    "{name} on {node}: the recovery point {point} is written down, synced is ..{durable}"
+                ),
+            );
+        }
+    }
+
     /// I24 was not reached.
     pub(crate) fn unrested(&mut self, what: String) {
         self.violate(24, what);

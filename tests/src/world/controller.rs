@@ -107,7 +107,9 @@ impl World {
             Some(unsynced) => self.controller.disk.crash_power(unsynced, &mut chance),
             None => self.controller.disk.crash_kill(&mut chance),
         };
-        self.controller.callers.clear();
+        for caller in std::mem::take(&mut self.controller.callers).into_values() {
+            self.refuse(caller);
+        }
         self.controller.life += 1;
         self.note(format!("the controller crashes ({unsynced:?})"));
         self.count("crashes of the controller");
@@ -123,10 +125,18 @@ impl World {
     pub(crate) fn tell_controller(&mut self, caller: Caller, call: ControllerCall) {
         let id = CallId(self.controller.next_call);
         self.controller.next_call += 1;
-        let Some(process) = &mut self.controller.process else { return };
+        let Some(process) = &mut self.controller.process else { return self.refuse(caller) };
         process.tell(Input::Call { id, call });
         self.controller.callers.insert(id, caller);
         self.controller_turn();
+    }
+
+    /// Nobody is there to answer, which is heard soon.
+    fn refuse(&mut self, caller: Caller) {
+        if let Caller::Broker { node, life, call } = caller {
+            let wait = self.some(Duration::from_millis(50));
+            self.plan_in(wait, Happening::CallOverdue { node, life, call });
+        }
     }
 
     pub(super) fn call_arrives(

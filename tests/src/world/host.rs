@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use highwater_engine::checkpoint::{RECOVERY_POINTS, decode_offsets};
 use highwater_engine::disk::simulated::Completing;
 use highwater_engine::disk::{Disk, SimulatedDisk};
-use highwater_engine::log::LogConfig;
+use highwater_engine::log::{LogConfig, LogId};
 use highwater_engine::store::{Job, JobDone, Opened, Store, StoreConfig};
-use highwater_engine::units::NodeId;
+use highwater_engine::units::{NodeId, TopicPartition};
 use highwater_replication::partition::PartitionConfig;
 use highwater_replication::pending::ReplyOrder;
 use highwater_replication::shard::{ControllerCallId, Event, Lane, Shard, ShardConfig};
@@ -140,6 +141,11 @@ impl World {
             Err(error) => {
                 self.note(format!("{id} cannot open its directory: {error}"));
                 self.count("failed openings");
+                if error.to_string().contains("Damaged") {
+                    // One damaged log keeps the whole directory shut (see BUGS.md); an operator gives it up.
+                    self.count("directories given up because of one damaged log");
+                    return self.replace_disk(id);
+                }
                 return self.start_again_later(id);
             }
         };
@@ -313,6 +319,16 @@ impl World {
             Job::OffsetCheckpoint { entries, .. } => entries.clone(),
             _ => Vec::new(),
         };
+        let cut = match &job {
+            Job::Truncate { log, to } => Some((*log, to.value())),
+            Job::RestartAt { log, .. } => Some((*log, 0)),
+            _ => None,
+        };
+        if let Some((log, to)) = cut
+            && let Some(name) = name_of(&store, log)
+        {
+            self.ghost.cutting(id, &name, to);
+        }
         let done = job.run(&store);
         if self.node(id).disk.is_down() {
             self.note(format!("{id} crashes in a job"));
@@ -322,6 +338,9 @@ impl World {
         for (name, offset) in checkpoint {
             self.ghost.check_checkpoint(id, &name, offset.value());
         }
+        if matches!(done, JobDone::Checkpointed) {
+            self.check_recovery_points(id, &store);
+        }
         self.note_done(id, &store, &done);
         if let Some(process) = self.process_of(id, life) {
             process.shard.tell(Event::JobDone(done));
@@ -330,20 +349,28 @@ impl World {
         self.wake(id);
     }
 
+    /// What was written down as synced is.
+    fn check_recovery_points(&mut self, id: NodeId, store: &Store) {
+        let path = Path::new(DIRECTORY).join(RECOVERY_POINTS);
+        let contents = self.node(id).disk.contents(&path).unwrap_or_default();
+        for (name, point) in decode_offsets(&contents).known().unwrap_or_default() {
+            if let Some(log) = store.log(&name) {
+                self.ghost.check_recovery_point(id, &name, point.value(), log.durable().value());
+            }
+        }
+    }
+
     fn note_done(&mut self, id: NodeId, store: &Store, done: &JobDone) {
-        let name_of = |log: &highwater_engine::log::LogId| {
-            store.logs().into_iter().find(|known| known.id() == *log).map(|known| known.name().clone())
-        };
         match done {
             JobDone::Truncated { log, end } => {
-                if let Some(name) = name_of(log) {
+                if let Some(name) = name_of(store, *log) {
                     self.note(format!("{id} cut {name} to {end}"));
                     self.count("cuts");
                     self.ghost.truncated(id, &name, end.value());
                 }
             }
             JobDone::RestartedAt { log, offset } => {
-                if let Some(name) = name_of(log) {
+                if let Some(name) = name_of(store, *log) {
                     self.note(format!("{id} began {name} again at {offset}"));
                     self.count("logs begun again");
                     self.ghost.restarted_at(id, &name, offset.value());
@@ -365,4 +392,8 @@ impl World {
             self.plan_in(wait, Happening::Start(id));
         }
     }
+}
+
+fn name_of(store: &Store, log: LogId) -> Option<TopicPartition> {
+    store.logs().into_iter().find(|known| known.id() == log).map(|known| known.name().clone())
 }

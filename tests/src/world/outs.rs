@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use highwater_engine::units::{LeaderEpoch, NodeId};
+use highwater_engine::units::NodeId;
 use highwater_replication::controller::{ControllerCall, ControllerReply, ControllerRequest};
 use highwater_replication::pending::ConnectionId;
 use highwater_replication::shard::{ControllerCallId, Event, Lane, News, Out};
@@ -72,6 +72,10 @@ impl World {
             News::LogFailed { name, why } => {
                 self.count("failed logs");
                 self.note(format!("{id} {name}: its log failed: {why}"));
+                // A log that failed stays offline as long as its process runs (see BUGS.md), so that somebody starts another.
+                let life = self.node(id).life;
+                let wait = self.some(Duration::from_secs(2));
+                self.plan_in(wait, Happening::Stops(id, life));
             }
             News::StoreFailed(failure) => {
                 // A broker whose only directory has failed ends; its supervisor starts it again.
@@ -168,24 +172,8 @@ impl World {
 
     /// The ghost notes in which epoch a follower asks.
     fn note_fetch(&mut self, follower: NodeId, leader: NodeId, frame: &Bytes) {
-        let Ok((_, Request::Fetch(fetch))) = wire::decode_request(frame.clone()) else { return };
-        let parts =
-            fetch.topics.iter().flat_map(|topic| topic.partitions.iter().map(|part| (topic.topic_id, part)));
-        let state = self.controller.state();
-        let named: Vec<_> = parts
-            .filter_map(|(id, part)| {
-                let (name, _) = state?.topics.iter().find(|(_, topic)| Some(topic.id) == id)?;
-                let name = highwater_engine::units::TopicPartition::new(name, part.partition).ok()?;
-                Some((name, part.current_leader_epoch))
-            })
-            .collect();
-        for (name, epoch) in named {
-            self.ghost.fetch_arrived(
-                follower,
-                leader,
-                &name,
-                LeaderEpoch::new(epoch).map_or(-1, LeaderEpoch::value),
-            );
+        if let Ok((_, Request::Fetch(fetch))) = wire::decode_request(frame.clone()) {
+            self.ghost.fetch_arrived(follower, leader, &fetch);
         }
     }
 

@@ -109,6 +109,9 @@ pub fn random(seed: u64, options: &RandomOptions) -> Outcome {
             }
         }
     }
+    for _ in 0..world.ghost.producers_that_began_late() {
+        world.count("producers whose second batch came first");
+    }
     Outcome { violation, report: world.report(), counts: world.counts().clone() }
 }
 

@@ -1,4 +1,13 @@
-//! The scenarios of the catalogue, one short script each.
+//! The scenarios of the catalogue, one short script each, and random runs.
+//!
+//! Names are those of the catalogue (S01, S02, ...): a replication protocol's classic ways to lose, fork or repeat records. Each script
+//! states what has to come of it; the invariants are checked after every event besides.
 
+mod committing;
+mod crashes;
+mod fences;
+mod producers;
 mod random_runs;
 mod smoke;
+mod truncation;
+mod zoo;
