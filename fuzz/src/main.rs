@@ -1,2 +1,93 @@
-//! placeholder
-fn main() {}
+//! Seeded searches from the command line.
+//!
+//! ```text
+//! highwater-fuzz cluster            fresh seeds for a minute
+//! highwater-fuzz cluster 17         just this seed
+//! highwater-fuzz cluster --minutes 30
+//! ```
+//! A failure prints its seed and the last steps in words, and ends the search with exit code 1. What is searched lives in
+//! `highwater-tests`; this is only its door.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use highwater_tests::world::{RandomOptions, random};
+
+/// Something to search in. A seed gives nothing, or a report of what is wrong.
+struct Search {
+    name: &'static str,
+    about: &'static str,
+    run: fn(u64) -> Result<(), String>,
+}
+
+const SEARCHES: &[Search] = &[Search {
+    name: "cluster",
+    about: "a controller, three brokers and their clients, under kills, power losses, partitions and failing disks",
+    run: cluster,
+}];
+
+fn cluster(seed: u64) -> Result<(), String> {
+    let options = RandomOptions { chaos: Duration::from_secs(15), ..RandomOptions::default() };
+    let outcome = random(seed, &options);
+    outcome.violation.map_or(Ok(()), |violation| Err(format!("{violation}\n{}", outcome.report)))
+}
+
+/// What was asked for.
+struct Order {
+    search: &'static Search,
+    seed: Option<u64>,
+    time: Duration,
+}
+
+fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
+    let name = arguments.next().ok_or("which search?")?;
+    let search =
+        SEARCHES.iter().find(|search| search.name == name).ok_or(format!("there is no search '{name}'"))?;
+    let mut order = Order { search, seed: None, time: Duration::from_secs(60) };
+    while let Some(argument) = arguments.next() {
+        let number = |text: Option<String>| {
+            text.and_then(|text| text.parse::<u64>().ok()).ok_or(format!("'{argument}' needs a number"))
+        };
+        if argument == "--minutes" {
+            order.time = Duration::from_secs(60 * number(arguments.next())?);
+        } else {
+            order.seed = Some(number(Some(argument.clone()))?);
+        }
+    }
+    Ok(order)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a search lasts for real time; what is searched in has its own"
+)]
+fn search(order: &Order) -> ExitCode {
+    let begun = Instant::now();
+    let mut seeds = fastrand::Rng::new();
+    let mut runs = 0_u64;
+    loop {
+        let seed = order.seed.unwrap_or_else(|| seeds.u64(..1 << 48));
+        if let Err(report) = (order.search.run)(seed) {
+            println!("{} {seed} fails:\n{report}", order.search.name);
+            return ExitCode::FAILURE;
+        }
+        runs += 1;
+        if order.seed.is_some() || begun.elapsed() >= order.time {
+            println!("{}: {runs} runs, nothing found", order.search.name);
+            return ExitCode::SUCCESS;
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    match order(std::env::args().skip(1)) {
+        Ok(order) => search(&order),
+        Err(why) => {
+            eprintln!("{why}\nhighwater-fuzz SEARCH [SEED] [--minutes N]");
+            for search in SEARCHES {
+                eprintln!("  {:<10} {}", search.name, search.about);
+            }
+            ExitCode::from(2)
+        }
+    }
+}
