@@ -23,7 +23,7 @@ pub(crate) use flat_out::{Throughput, flat_out};
 #[cfg(test)]
 pub(crate) use lane::Acknowledged;
 pub(crate) use lane::{Lane, Ledger, Shape, open_lanes};
-pub(crate) use one_by_one::one_by_one;
+pub(crate) use one_by_one::{one_by_one, one_record};
 pub(crate) use rate::at_rate;
 
 use crate::clock;

@@ -1,5 +1,7 @@
 //! A record, its acknowledgement, the next record: what a careful caller feels.
 
+use std::time::Instant;
+
 use super::{Lane, Latencies, Window, no_latencies, record};
 use crate::clock;
 use crate::error::Result;
@@ -8,12 +10,18 @@ use crate::error::Result;
 pub(crate) fn one_by_one(lane: &mut Lane, window: Window) -> Result<Latencies> {
     let mut latencies = no_latencies();
     while clock::now() < window.end {
-        let sent = lane.outgoing.send(&[1])?;
-        lane.incoming.receive(&sent)?;
+        let sent = one_record(lane)?;
         let at = clock::now();
         if window.counts(at) {
-            record(&mut latencies, at - sent.at, 1);
+            record(&mut latencies, at - sent, 1);
         }
     }
     Ok(latencies)
+}
+
+/// Sends a record to the lane's first partition and waits for its acknowledgement; answers when it was sent.
+pub(crate) fn one_record(lane: &mut Lane) -> Result<Instant> {
+    let sent = lane.outgoing.send(&[1])?;
+    lane.incoming.receive(&sent)?;
+    Ok(sent.at)
 }
