@@ -137,9 +137,9 @@ impl World {
         api: ApiKey,
         version: i16,
         frame: Bytes,
-    ) -> Option<(i32, Response)> {
+    ) -> (i32, Response) {
         match wire::decode_response(api, version, frame) {
-            Ok(answer) => Some(answer),
+            Ok(answer) => answer,
             Err(error) => {
                 self.note(format!("client {} cannot read its answer: {error}", client.0));
                 panic!("{}", self.report());

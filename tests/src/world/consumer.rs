@@ -110,7 +110,7 @@ impl World {
         match question {
             Question::Records => self.consumer_reads(client, &partition, frame),
             Question::Latest { told_before, acked_before } => {
-                let Some((_, Response::ListOffsets(response))) =
+                let (_, Response::ListOffsets(response)) =
                     self.answer(client, ApiKey::ListOffsets, LIST_VERSION, frame)
                 else {
                     return;
@@ -145,8 +145,7 @@ impl World {
     }
 
     fn consumer_reads(&mut self, client: ClientId, partition: &TopicPartition, frame: Bytes) {
-        let Some((_, Response::Fetch(response))) = self.answer(client, ApiKey::Fetch, FETCH_VERSION, frame)
-        else {
+        let (_, Response::Fetch(response)) = self.answer(client, ApiKey::Fetch, FETCH_VERSION, frame) else {
             return;
         };
         let Some(part) = response.responses.into_iter().flat_map(|topic| topic.partitions).next() else {

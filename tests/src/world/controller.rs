@@ -225,12 +225,13 @@ impl World {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others are not rare")]
     fn count_event(&mut self, event: &highwater_replication::controller::ControllerEvent) {
         use highwater_replication::controller::{ControllerEvent, LeaderReason};
         match event {
             ControllerEvent::Fenced { .. } => self.count("sessions ended"),
             ControllerEvent::Led { why: LeaderReason::BestOfAll, .. } => {
-                self.count("elections of the best of all")
+                self.count("elections of the best of all");
             }
             ControllerEvent::Led { to: None, .. } => self.count("partitions without a leader"),
             ControllerEvent::Led { .. } => self.count("elections"),

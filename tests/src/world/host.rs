@@ -26,6 +26,7 @@ const OPEN_REQUESTS_MAX: usize = 100;
 
 /// See the module's documentation.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts, not the states of one thing")]
 pub(crate) struct Node {
     pub(crate) disk: SimulatedDisk,
     pub(crate) life: Incarnation,
@@ -311,6 +312,7 @@ impl World {
         self.wake(id);
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other jobs need no looking after")]
     pub(crate) fn run_job(&mut self, id: NodeId, life: Incarnation, number: u64) {
         let Some(process) = self.process_of(id, life) else { return };
         let Some(job) = process.jobs.remove(&number) else { return };
@@ -360,6 +362,7 @@ impl World {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the other jobs change nothing that is looked at")]
     fn note_done(&mut self, id: NodeId, store: &Store, done: &JobDone) {
         match done {
             JobDone::Truncated { log, end } => {

@@ -129,10 +129,10 @@ impl World {
             Happening::Arrives { connection, toward, frame } => self.arrives(connection, toward, frame),
             Happening::Broken { connection, toward } => self.hears_of_break(connection, toward),
             Happening::CallArrives { node, life, call, request } => {
-                self.call_arrives(node, life, call, request)
+                self.call_arrives(node, life, call, request);
             }
             Happening::ReplyArrives { node, life, call, reply } => {
-                self.reply_arrives(node, life, call, reply)
+                self.reply_arrives(node, life, call, reply);
             }
             Happening::CallOverdue { node, life, call } => self.call_overdue(node, life, call),
             Happening::ControllerTurn(life) => self.controller_turn_at(life),
@@ -150,9 +150,7 @@ impl World {
             return;
         }
         self.found.extend(self.ghost.take_violations());
-        if !self.watching {
-            panic!("{}", self.report());
-        }
+        assert!(self.watching, "{}", self.report());
     }
 
     /// What was found, the seed, and the last steps in words.

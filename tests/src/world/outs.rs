@@ -62,6 +62,7 @@ impl World {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the rest is only written down")]
     fn hear_news(&mut self, id: NodeId, news: &News) {
         match news {
             News::Partition { name, event } => self.note(format!("{id} {name}: {event:?}")),
@@ -215,6 +216,7 @@ impl World {
     }
 
     /// A call for the controller leaves its broker.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only a poll is held back")]
     fn call_leaves(
         &mut self,
         node: NodeId,
@@ -292,6 +294,8 @@ impl World {
 
 fn without_length(parts: &[Bytes]) -> Bytes {
     let mut whole = BytesMut::new();
-    parts.iter().for_each(|part| whole.extend_from_slice(part));
+    for part in parts {
+        whole.extend_from_slice(part);
+    }
     whole.freeze().slice(LENGTH_BYTES..)
 }

@@ -264,8 +264,7 @@ impl World {
     }
 
     pub(super) fn producer_hears(&mut self, client: ClientId, frame: Bytes) {
-        let Some((correlation, Response::Produce(response))) =
-            self.answer(client, ApiKey::Produce, VERSION, frame)
+        let (correlation, Response::Produce(response)) = self.answer(client, ApiKey::Produce, VERSION, frame)
         else {
             return;
         };

@@ -204,7 +204,7 @@ fn s04_whatever_a_followers_log_looks_like_the_common_prefix_stays_and_the_rest_
         let producer = world.producer(&topic, loose());
         world.produce(producer, common);
         for node in [B, C] {
-            world.until_end(node, &topic, common as i64);
+            world.until_end(node, &topic, offset(common));
         }
         world.cut(A, B);
         world.cut(A, C);
@@ -223,12 +223,7 @@ fn s04_whatever_a_followers_log_looks_like_the_common_prefix_stays_and_the_rest_
         }
         world.heal_everything();
         world.settle();
-        assert_eq!(
-            world.end(A, &topic),
-            (common + theirs + later) as i64,
-            "shape {seed}: {}",
-            world.report()
-        );
+        assert_eq!(world.end(A, &topic), offset(common + theirs + later), "shape {seed}: {}", world.report());
         assert_eq!(world.log(A, &topic), world.log(B, &topic));
     }
 }
@@ -255,4 +250,8 @@ fn s06_every_new_epoch_is_reconciled_also_under_the_same_leader() {
     world.heal_everything();
     world.settle();
     assert_eq!(world.log(C, &topic), world.log(A, &topic));
+}
+
+fn offset(records: usize) -> i64 {
+    i64::try_from(records).expect("few records")
 }
