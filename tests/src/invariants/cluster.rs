@@ -8,7 +8,16 @@ use highwater_replication::controller::{ClusterState, PartitionState, Topic};
 use super::{Ghost, PartitionGhost};
 use highwater_replication::wire::fetch::FetchRequest;
 
-/// Since when the ghost takes part in a decision.
+/// When a decision is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// At the moment of the decision.
+    AsDecided,
+    /// When the controller was started again.
+    Later,
+}
+
+/// What the controller has decided of a partition.
 struct Decision<'a> {
     name: &'a TopicPartition,
     old: &'a PartitionState,
@@ -24,12 +33,14 @@ impl PartitionGhost {
 
 impl Ghost {
     /// Looks at what the controller has decided.
-    pub(crate) fn observe_controller(&mut self, state: &ClusterState) {
+    ///
+    /// What an earlier process decided before it crashed is seen late, when the replicas may be others already.
+    pub(crate) fn observe_controller(&mut self, state: &ClusterState, seen: Seen) {
         let sessions: BTreeMap<NodeId, i64> =
             state.brokers.iter().map(|(node, broker)| (*node, broker.session.value())).collect();
         self.topics.extend(state.topics.iter().map(|(name, topic)| (topic.id, name.clone())));
         for (name, topic, partition) in state.partitions() {
-            self.take_state(&name, topic, partition, &sessions);
+            self.take_state(&name, topic, partition, &sessions, seen);
         }
     }
 
@@ -39,6 +50,7 @@ impl Ghost {
         topic: &Topic,
         new: &PartitionState,
         sessions: &BTreeMap<NodeId, i64>,
+        seen: Seen,
     ) {
         let ghost = self.partitions.entry(name.clone()).or_default();
         ghost.sessions.clone_from(sessions);
@@ -54,7 +66,9 @@ impl Ghost {
             self.check_loss(&decision);
             self.check_leader(&decision);
             self.commit(name);
-            self.check_joining(&decision);
+            if seen == Seen::AsDecided {
+                self.check_joining(&decision);
+            }
         } else {
             self.commit(name);
         }
@@ -98,7 +112,7 @@ impl Ghost {
             if let Some(keeper) = keeper.filter(|_| !by_order) {
                 self.violate(5, format!("{name}: {from}..{high} were given up, and {keeper} has them"));
             }
-            if counts_durable && !by_order && !self.disks_were_lost {
+            if counts_durable && !by_order && self.disks_that_failed.is_empty() {
                 self.violate(
                     5,
                     format!("{name}: {from}..{high} were durable where they counted, and given up"),
@@ -159,8 +173,8 @@ impl Ghost {
     }
 
     /// A disk was exchanged or failed: what was durable on it is excused.
-    pub(crate) fn disk_lost(&mut self) {
-        self.disks_were_lost = true;
+    pub(crate) fn disk_lost(&mut self, node: NodeId) {
+        self.disks_that_failed.insert(node);
     }
 }
 

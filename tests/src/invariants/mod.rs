@@ -33,6 +33,7 @@ use highwater_engine::units::{NodeId, TopicId, TopicPartition};
 use highwater_replication::controller::PartitionState;
 
 pub use client::{ProduceAnswer, Promise};
+pub(crate) use cluster::Seen;
 pub(crate) use mirror::BatchFact;
 pub use mirror::Leaving;
 use mirror::Mirror;
@@ -58,7 +59,8 @@ pub struct Ghost {
     attempted: BTreeSet<u32>,
     partitions: BTreeMap<TopicPartition, PartitionGhost>,
     violations: Vec<Violation>,
-    disks_were_lost: bool,
+    /// After a failed sync nobody knows what of it is on the medium, whatever later syncs say.
+    disks_that_failed: BTreeSet<NodeId>,
     began_late: BTreeSet<i64>,
     topics: BTreeMap<TopicId, String>,
 }

@@ -291,10 +291,12 @@ impl Ghost {
 
     /// A process is gone.
     pub(crate) fn process_ended(&mut self, node: NodeId, how: Leaving) {
+        let failed = self.disks_that_failed.contains(&node);
         for ghost in self.partitions.values_mut() {
             let Some(mirror) = ghost.mirrors.get_mut(&node) else { continue };
             let promised = match how {
                 Leaving::Process => mirror.end(),
+                Leaving::Machine if failed => 0,
                 Leaving::Machine => mirror.durable.min(mirror.end()),
                 Leaving::Disk => 0,
             };

@@ -17,6 +17,7 @@ use highwater_replication::shard::ControllerCallId;
 use super::World;
 use super::agenda::{Happening, Incarnation, Moment};
 use super::network::{End, Link};
+use crate::invariants::Seen;
 
 const DIRECTORY: &str = "/controller";
 
@@ -39,6 +40,8 @@ pub(crate) struct ControllerHost {
     /// The last answer to an operator.
     pub(crate) told_operator: Option<ControllerReply>,
     pub(crate) skew_ms: i64,
+    /// It was started and nothing of its state was looked at yet.
+    is_new: bool,
 }
 
 impl ControllerHost {
@@ -52,6 +55,7 @@ impl ControllerHost {
             next_call: 0,
             told_operator: None,
             skew_ms: 0,
+            is_new: true,
         }
     }
 
@@ -96,6 +100,7 @@ impl World {
         }
         self.note("the controller starts".to_owned());
         self.controller.turn_at = None;
+        self.controller.is_new = true;
         self.controller_turn();
     }
 
@@ -200,7 +205,9 @@ impl World {
             }
         };
         if let Some(process) = self.controller.process.as_ref().filter(|process| !process.waits_for_disk()) {
-            self.ghost.observe_controller(process.state());
+            let seen =
+                if std::mem::take(&mut self.controller.is_new) { Seen::Later } else { Seen::AsDecided };
+            self.ghost.observe_controller(process.state(), seen);
         }
         for out in outs {
             match out {

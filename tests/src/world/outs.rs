@@ -82,7 +82,7 @@ impl World {
                 // A broker whose only directory has failed ends; its supervisor starts it again.
                 self.count("failed directories");
                 self.note(format!("{id}: {failure}"));
-                self.ghost.disk_lost();
+                self.ghost.disk_lost(id);
                 self.process_dies(id, crate::invariants::Leaving::Disk);
             }
             other => self.note(format!("{id}: {other:?}")),

@@ -4,6 +4,32 @@ use std::collections::BTreeMap;
 
 use highwater_tests::world::{RandomOptions, random};
 
+/// What must have happened, or the runs prove little.
+const RARE: &[&str] = &[
+    "crashes in a job",
+    "crashes of the controller",
+    "crashes while opening",
+    "cuts",
+    "elections of the best of all",
+    "exchanged disks",
+    "failed directories",
+    "failed logs",
+    "frames lost",
+    "holes on disk",
+    "interrupted writes",
+    "joins to the ISR",
+    "links held",
+    "lost names",
+    "overtaking completions",
+    "pauses",
+    "power losses in a call of the disk",
+    "possible losses",
+    "removals from the ISR",
+    "reordered pages",
+    "suspicions",
+    "torn pages",
+];
+
 fn number(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(otherwise)
 }
@@ -26,5 +52,8 @@ fn whatever_goes_wrong_nothing_is_violated_and_all_come_to_rest() {
     let counts = run(&RandomOptions::default(), first..first + number("HIGHWATER_SEEDS", 24));
     for (what, count) in &counts {
         println!("{count:>9}  {what}");
+    }
+    for rare in RARE {
+        assert!(counts.contains_key(rare), "no run came to this: {rare}");
     }
 }
