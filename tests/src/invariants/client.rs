@@ -149,7 +149,18 @@ impl Ghost {
     }
 
     /// I16: a producer that did nothing wrong is told that its order is.
-    pub(crate) fn out_of_order(&mut self, producer: i64, what: String) {
+    pub(crate) fn out_of_order(&mut self, name: &TopicPartition, producer: i64, what: String) {
+        let first_in = |mirror: &super::Mirror| {
+            let sequences = mirror.batches.iter().filter_map(|batch| batch.producer);
+            sequences.filter(|(id, _, _)| *id == producer).map(|(_, _, sequence)| sequence).next()
+        };
+        let late = self
+            .partitions
+            .get(name)
+            .is_some_and(|ghost| ghost.mirrors.values().filter_map(first_in).any(|sequence| sequence != 0));
+        if late {
+            self.began_late.insert(producer);
+        }
         if !self.began_late.contains(&producer) {
             self.violate(16, what);
         }

@@ -65,6 +65,8 @@ pub(super) struct Mirror {
     /// The first offset of each epoch that has batches.
     pub(super) epochs: Vec<(i32, i64)>,
     pub(super) durable: i64,
+    /// What an earlier process had synced; the present one may not know.
+    pub(super) was_durable: i64,
     /// Up to here it is what is committed.
     pub(super) matched: i64,
     pub(super) ended: Ended,
@@ -107,6 +109,7 @@ impl Mirror {
         self.epochs.retain(|(_, start)| *start < end);
         self.matched = self.matched.min(end);
         self.durable = self.durable.min(end);
+        self.was_durable = self.was_durable.min(end);
     }
 
     pub(super) fn restart(&mut self, at: i64) {

@@ -48,7 +48,7 @@ impl Ghost {
             let status = statuses.iter().find(|status| status.name == *log.name());
             if let Some(mirror) = self.mirror(log.name(), node) {
                 mirror.session = session;
-                mirror.durable = facts.durable;
+                mirror.durable = facts.durable.max(mirror.was_durable);
                 note_role(mirror, status);
             }
             if let Some(status) = status {
@@ -266,6 +266,15 @@ impl Ghost {
         }
     }
 
+    /// A cut that failed on the way: what was to go may be gone.
+    pub(crate) fn cut_failed(&mut self, node: NodeId, name: &TopicPartition) {
+        if let Some(mirror) = self.mirror(name, node)
+            && let Some(to) = mirror.being_cut_to
+        {
+            mirror.cut(to);
+        }
+    }
+
     /// I15: what is committed is not cut.
     pub(crate) fn truncated(&mut self, node: NodeId, name: &TopicPartition, end: i64) {
         let Some(ghost) = self.partitions.get(name) else { return };
@@ -313,16 +322,21 @@ impl Ghost {
 
     /// A process runs: I18, what was promised is there again.
     pub(crate) fn opened(&mut self, node: NodeId, life: u64, shard: &Shard, now: Now) {
+        let failed = self.disks_that_failed.contains(&node);
         let names: Vec<TopicPartition> = self.partitions.keys().cloned().collect();
         for name in names {
             let log = shard.store().log(&name);
             let facts = log.as_ref().map(Facts::of);
             let start = facts.as_ref().map_or(0, |facts| facts.start);
             let Some(mirror) = self.mirror(&name, node) else { continue };
-            let fresh = Mirror { start, matched: start, life, ..Mirror::default() };
+            let was_durable = if failed { 0 } else { mirror.durable };
+            let fresh = Mirror { start, matched: start, life, was_durable, ..Mirror::default() };
             let old = std::mem::replace(mirror, fresh);
             if let (Some(log), Some(facts)) = (&log, &facts) {
                 self.grow(node, shard, log, facts);
+            }
+            if let Some(mirror) = self.mirror(&name, node) {
+                mirror.was_durable = mirror.was_durable.min(mirror.end());
             }
             self.check_kept(node, &name, &old);
         }

@@ -379,7 +379,10 @@ impl World {
                     self.ghost.restarted_at(id, &name, offset.value());
                 }
             }
-            JobDone::Failed { kind, error, .. } => {
+            JobDone::Failed { kind, error, log } => {
+                if let Some(name) = log.and_then(|log| name_of(store, log)) {
+                    self.ghost.cut_failed(id, &name);
+                }
                 self.note(format!("{id} could not do {kind:?}: {error}"));
                 self.count("failed jobs");
             }

@@ -342,7 +342,7 @@ impl World {
                 "{partition}: the first batch in flight of producer {of_this} is out of order with sequence {sequence}, nothing was lost, and \
                  the logs have (offset, sequence) {logs}"
             );
-            self.ghost.out_of_order(of_this, what);
+            self.ghost.out_of_order(&partition, of_this, what);
         }
         let producer = self.producer_of(client);
         producer.identity = Some(identity);
