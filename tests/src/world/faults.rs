@@ -146,8 +146,13 @@ impl World {
         let name = highwater_replication::shard::HIGH_WATERMARKS.to_owned();
         let written = highwater_engine::store::Job::OffsetCheckpoint { name, entries }.run(&store);
         drop(process);
-        let closed = store.close(serde_json::Map::new(), session);
-        let words = closed.map_or_else(|error| format!("not cleanly: {error}"), |()| "cleanly".to_owned());
+        // Without a session nobody was told what the last crash may have taken, and a mark would wash that suspicion off.
+        let words = match session {
+            None => "without a mark, because it never had a session".to_owned(),
+            Some(_) => store
+                .close(serde_json::Map::new(), session)
+                .map_or_else(|error| format!("not cleanly: {error}"), |()| "cleanly".to_owned()),
+        };
         self.note(format!("{node} stops {words} ({written:?})"));
         self.count("clean stops");
         self.process_dies(node, Leaving::Process);

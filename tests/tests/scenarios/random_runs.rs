@@ -57,3 +57,9 @@ fn whatever_goes_wrong_nothing_is_violated_and_all_come_to_rest() {
         assert!(counts.contains_key(rare), "no run came to this: {rare}");
     }
 }
+
+#[test]
+fn seed_436_a_stop_without_a_session_washes_off_no_suspicion() {
+    let outcome = random(436, &RandomOptions::default());
+    assert!(outcome.violation.is_none(), "{}", outcome.report);
+}
