@@ -64,6 +64,8 @@ pub(super) struct Mirror {
     pub(super) batches: Vec<BatchFact>,
     /// The first offset of each epoch that has batches.
     pub(super) epochs: Vec<(i32, i64)>,
+    /// Where the log ends, also if not all of it can be read.
+    pub(super) written: i64,
     pub(super) durable: i64,
     /// What an earlier process had synced; the present one may not know.
     pub(super) was_durable: i64,
@@ -115,6 +117,11 @@ impl Mirror {
     pub(super) fn restart(&mut self, at: i64) {
         let (life, session) = (self.life, self.session);
         *self = Self { start: at, life, session, matched: at, durable: at, ..Self::default() };
+    }
+
+    /// Some of it cannot be read: it is damaged, and nothing is said of what comes behind.
+    pub(super) fn is_damaged(&self) -> bool {
+        self.end() < self.written
     }
 
     pub(super) fn runs(&self) -> bool {

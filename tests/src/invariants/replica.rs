@@ -48,6 +48,7 @@ impl Ghost {
             let status = statuses.iter().find(|status| status.name == *log.name());
             if let Some(mirror) = self.mirror(log.name(), node) {
                 mirror.session = session;
+                mirror.written = facts.written;
                 mirror.durable = facts.durable.max(mirror.was_durable);
                 note_role(mirror, status);
             }
@@ -240,8 +241,14 @@ impl Ghost {
         let Some(ghost) = self.partitions.get(name) else { return };
         let Some(state) = &ghost.state else { return };
         let high = ghost.true_high;
+        // Bytes that rotted behind a sync that failed are found when somebody reads them, which the protocol cannot know before.
+        let rotten = |node: &NodeId| {
+            self.disks_that_failed.contains(node)
+                && ghost.mirrors.get(node).is_some_and(super::Mirror::is_damaged)
+        };
         let lacking = |node: &&NodeId| {
-            !state.suspects.contains_key(node)
+            !rotten(node)
+                && !state.suspects.contains_key(node)
                 && ghost.mirrors.get(node).is_some_and(|mirror| {
                     mirror.runs()
                         && mirror.session.is_some()

@@ -15,7 +15,9 @@ impl Ghost {
         // A replica that was away when suspects were elected may know of more than they had; no record permits it to cut that, so it stays
         // away until somebody decides (see BUGS.md).
         let may_refuse = ghost.losses > 0 || !state.possible_losses.is_empty() || !state.losses.is_empty();
-        if may_refuse && state.isr.len() >= ghost.min_isr {
+        let damaged =
+            ghost.mirrors.values().any(super::Mirror::is_damaged) && !self.disks_that_failed.is_empty();
+        if (may_refuse || damaged) && state.isr.len() >= ghost.min_isr {
             return None;
         }
         if state.isr.len() != state.replicas.len()
