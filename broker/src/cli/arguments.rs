@@ -106,6 +106,14 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show what recovery would do to the logs of a data directory that no broker has open
+    Recover {
+        /// Only show it; a broker does it when it starts
+        #[arg(long, required = true)]
+        dry_run: bool,
+        /// A broker's data directory
+        directory: PathBuf,
+    },
     /// Show every setting: meaning, unit, value and default
     Config {
         /// Set a setting, to see whether it is allowed

@@ -1,7 +1,11 @@
 //! Each command: its arguments turned into a call, the result into text. What goes wrong is one sentence.
 
 use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
 
+use highwater_engine::disk::{PosixDisk, SyncThread};
+use highwater_engine::store::{Machine, Stop, Store, StoreConfig, StoreOpenError};
 use highwater_engine::units::{InvalidName, NodeId, TopicPartition};
 use highwater_replication::controller::Election;
 
@@ -31,6 +35,8 @@ pub(super) enum Failure {
     Order(#[from] OrderError),
     #[error(transparent)]
     Dump(DumpError),
+    #[error("{0}")]
+    Recover(StoreOpenError),
     #[error("the output cannot be written: {0}")]
     Output(#[from] io::Error),
     #[error(transparent)]
@@ -68,6 +74,7 @@ impl Failure {
             Self::Ask(_)
             | Self::Order(_)
             | Self::Dump(_)
+            | Self::Recover(_)
             | Self::Output(_)
             | Self::Cluster(_)
             | Self::Serve(_)
@@ -87,6 +94,30 @@ pub(super) fn run(arguments: Arguments) -> Result<(), Failure> {
         }
         Some(command) => ask(command),
     }
+}
+
+/// The plan of each log's recovery, as the next start of a broker would carry it out.
+fn show_recovery(directory: &Path, out: &mut impl Write) -> Result<(), Failure> {
+    let disk = Arc::new(PosixDisk::new(SyncThread::Never));
+    let plan = Store::plan_opening(disk, directory, StoreConfig::default(), Clock::start().now())
+        .map_err(Failure::Recover)?;
+    let stop = match plan.stop {
+        Stop::Clean => "stopped cleanly",
+        Stop::Unclean => "not stopped cleanly",
+        Stop::FirstUse => "never used",
+    };
+    let machine = match plan.machine {
+        Machine::Same => "the machine has run on since",
+        Machine::OtherOrUnknown => "the machine may have crashed since",
+    };
+    writeln!(out, "{}: {stop}; {machine}", directory.display())?;
+    for (name, plan) in plan.logs {
+        match plan {
+            Ok(plan) => write!(out, "{name}: {plan}")?,
+            Err(why) => writeln!(out, "{name}: left alone: {why}")?,
+        }
+    }
+    Ok(())
 }
 
 /// The commands that ask or order something and are done.
@@ -115,6 +146,8 @@ fn ask(command: Command) -> Result<(), Failure> {
             let format = if json { Format::Json } else { Format::People };
             dump(&path, format, &mut out)?;
         }
+        // Clap asks for the flag: a broker recovers when it starts, and nobody else does.
+        Command::Recover { dry_run: _, directory } => show_recovery(&directory, &mut out)?,
         Command::Config { set } => {
             write!(out, "{}", settings::table_for_people(&Settings::from_pairs(set)?))?;
         }

@@ -71,17 +71,12 @@ impl Trust<'_> {
 impl Store {
     /// Recovers a log and lets it run; the inner error says why it was left alone.
     pub(super) fn load_log(&self, source: &LogSource<'_>, now: Now) -> io::Result<Result<LogReport, String>> {
-        let shared = self.shared();
-        let disk = shared.disk.as_ref();
+        let disk = self.disk().as_ref();
         let metadata = read_partition_metadata(disk, &source.directory.join(PARTITION_METADATA))?;
         let loading = Loading { store: self, source, config: self.inner.config.log.clone(), now };
-        let mut gathered = match loading.gather()? {
-            Ok(gathered) => gathered,
+        let (mut gathered, plan) = match loading.plan()? {
+            Ok(planned) => planned,
             Err(why) => return Ok(Err(why)),
-        };
-        let plan = match plan_recovery(&gathered.facts) {
-            Ok(plan) => plan,
-            Err(why) => return Ok(Err(why.to_string())),
         };
         loading.apply(&plan)?;
         let mut loaded = loading.assemble(&plan, &mut gathered)?;
@@ -92,6 +87,14 @@ impl Store {
         log.0.writer().producers = producers;
         self.add_name(&log);
         Ok(Ok(report(&log, &plan, gathered.facts.recovery_point)))
+    }
+}
+
+impl Store {
+    /// What recovery of a log would do; the inner error says why it would be left alone. Reads only.
+    pub(super) fn plan_log(&self, source: &LogSource<'_>, now: Now) -> io::Result<Result<Plan, String>> {
+        let loading = Loading { store: self, source, config: self.inner.config.log.clone(), now };
+        Ok(loading.plan()?.map(|(_, plan)| plan))
     }
 }
 
@@ -129,6 +132,17 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
+    fn plan(&self) -> io::Result<Result<(Gathered, Plan), String>> {
+        let gathered = match self.gather()? {
+            Ok(gathered) => gathered,
+            Err(why) => return Ok(Err(why)),
+        };
+        match plan_recovery(&gathered.facts) {
+            Ok(plan) => Ok(Ok((gathered, plan))),
+            Err(why) => Ok(Err(why.to_string())),
+        }
+    }
+
     fn gather(&self) -> io::Result<Result<Gathered, String>> {
         let disk = self.store.disk();
         let (name, trust) = (&self.source.name, &self.source.trust);

@@ -38,7 +38,7 @@ pub use drive::TicketFuture;
 pub use job::{Job, JobDone, JobError, JobKind};
 pub use logs::{CreateLogError, SetConfigError};
 pub use open::{Opened, StoreOpenError};
-pub use report::{LogReport, Machine, OpenReport, Stop, TurnReport};
+pub use report::{LogReport, Machine, OpenReport, OpeningPlan, Stop, TurnReport};
 
 use crate::disk::{DirectoryLock, Disk};
 use crate::log::{Log, Shared, lock};

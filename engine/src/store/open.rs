@@ -12,12 +12,12 @@ use std::sync::{Arc, Mutex, RwLock};
 use super::checkpoints::Checkpoints;
 use super::layout::{DirectoryName, directory_name};
 use super::load::{LogSource, Trust};
-use super::{Machine, OpenReport, Stop, Store, StoreConfig, StoreInner};
+use super::{Machine, OpenReport, OpeningPlan, Stop, Store, StoreConfig, StoreInner};
 use crate::checkpoint::{
     CLEAN_MARK, CleanFacts, CleanMark, LOG_STARTS, META_PROPERTIES, OffsetCheckpoint, RECOVERY_POINTS,
     Reading, read_clean_mark, read_offsets, remove_clean_mark,
 };
-use crate::disk::{DirectoryLock, Disk, EntryKind, Incarnation, LOCK_FILE, LockError};
+use crate::disk::{DirectoryLock, Disk, Entry, EntryKind, Incarnation, LOCK_FILE, LockError};
 use crate::log::{Limits, Shared, lock};
 use crate::state::ProducersConfig;
 use crate::units::Now;
@@ -65,62 +65,25 @@ impl Store {
         config: StoreConfig,
         now: Now,
     ) -> Result<Opened, StoreOpenError> {
-        let io = |path: &Path| {
-            let path = path.to_owned();
-            move |source| StoreOpenError::Io { path, source }
-        };
         make_directory(disk.as_ref(), directory).map_err(io(directory))?;
-        let directory_lock = disk.lock(directory)?;
-        let limits = Limits {
-            pending_bytes_max: config.pending_bytes_max,
-            tail_bytes_max: config.tail_bytes_max,
-            sealed_files_max: config.sealed_files_max,
-            producers: ProducersConfig { expiration: config.producer_age_max, ..ProducersConfig::default() },
-            rules: config.rules,
-        };
-        let shared = Shared::new(disk, directory, limits, config.seed).map_err(io(directory))?;
-        let disk = Arc::clone(&shared.disk);
-        let entries = disk.list(directory).map_err(io(directory))?;
+        let looked = look(disk, directory, config)?;
+        let (store, disk) = (&looked.store, Arc::clone(looked.store.disk()));
         let mark_path = directory.join(CLEAN_MARK);
-        let mark = read_clean_mark(disk.as_ref(), &mark_path).map_err(io(&mark_path))?;
-        let is_new = entries.iter().all(|entry| [LOCK_FILE, META_PROPERTIES].contains(&entry.name.as_str()));
-        let machine = judge_machine(disk.as_ref(), directory, directory_lock.as_ref());
         remove_clean_mark(disk.as_ref(), &mark_path).map_err(io(&mark_path))?;
-        let mark_extra = mark_fields(&mark);
-        let (stop, facts) = judge_stop(mark, is_new);
-        let points_path = directory.join(RECOVERY_POINTS);
-        let points = read_offsets(disk.as_ref(), &points_path).map_err(io(&points_path))?;
-        let starts_path = directory.join(LOG_STARTS);
-        let starts = read_offsets(disk.as_ref(), &starts_path).map_err(io(&starts_path))?;
-        let checkpoints =
-            Checkpoints { recovery_points: points.clone().known(), starts: starts.clone().known() };
-        let store = Self {
-            inner: Arc::new(StoreInner {
-                shared,
-                config,
-                names: RwLock::default(),
-                making: Mutex::default(),
-                checkpoints: Mutex::new(checkpoints),
-                next_checkpoint: Mutex::default(),
-                directory_lock: Mutex::new(Some(directory_lock)),
-            }),
-        };
         let mut report = OpenReport {
-            stop,
-            machine,
-            mark_extra,
+            stop: looked.stop,
+            machine: looked.machine,
+            mark_extra: looked.mark_extra.clone(),
             logs: Vec::new(),
             refused: Vec::new(),
             deleted: Vec::new(),
             foreign: Vec::new(),
         };
-        for entry in entries.into_iter().filter(|entry| entry.kind == EntryKind::Directory) {
-            let path = directory.join(&entry.name);
-            match directory_name(&entry.name) {
+        for (name, found) in looked.directories() {
+            let path = directory.join(name);
+            match found {
                 DirectoryName::Log(name) => {
-                    let trust =
-                        Trust { stop, machine, points: &points, starts: &starts, facts: facts.as_ref() };
-                    let source = LogSource { name, directory: &path, trust };
+                    let source = LogSource { name, directory: &path, trust: looked.trust() };
                     match store.load_log(&source, now).map_err(io(&path))? {
                         Ok(log) => report.logs.push(log),
                         Err(why) => report.refused.push((path, why)),
@@ -128,29 +91,44 @@ impl Store {
                 }
                 DirectoryName::Deleted => {
                     disk.remove_directory(&path).map_err(io(&path))?;
-                    report.deleted.push(entry.name);
+                    report.deleted.push(name.to_owned());
                 }
-                DirectoryName::Foreign => report.foreign.push(entry.name),
+                DirectoryName::Foreign => report.foreign.push(name.to_owned()),
             }
         }
         // A log that is made from now on is not in the file of recovery points until the next checkpoint; that the file is there says that
         // it was not lost.
-        if store.names().is_empty() && points == Reading::Missing {
+        if store.names().is_empty() && looked.points == Reading::Missing {
             store
                 .write_offset_file(RECOVERY_POINTS, &OffsetCheckpoint::new())
                 .map_err(|error| StoreOpenError::Io { path: error.path, source: error.source })?;
         }
-        // From here on a missing file is a lost one, and not one that was never written.
-        if is_new {
-            store
-                .write_checkpoints()
-                .map_err(|error| StoreOpenError::Io { path: error.path, source: error.source })?;
-        }
         // Without suspicion there is no proof to be kept; otherwise the owner says when it has been told.
-        if stop != Stop::Unclean || machine == Machine::Same {
+        if looked.stop != Stop::Unclean || looked.machine == Machine::Same {
             store.confirm_incarnation().map_err(io(directory))?;
         }
-        Ok(Opened { store, report })
+        Ok(Opened { store: looked.store, report })
+    }
+
+    /// What [`Store::open`] would do, without doing it: for each log the plan of its recovery, or why it would be left alone. The directory
+    /// is locked meanwhile and nothing in it changes, except that a missing `.lock` is made.
+    pub fn plan_opening(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        config: StoreConfig,
+        now: Now,
+    ) -> Result<OpeningPlan, StoreOpenError> {
+        disk.list(directory).map_err(io(directory))?;
+        let looked = look(disk, directory, config)?;
+        let mut plan = OpeningPlan { stop: looked.stop, machine: looked.machine, logs: Vec::new() };
+        for (name, found) in looked.directories() {
+            if let DirectoryName::Log(log) = found {
+                let path = directory.join(name);
+                let source = LogSource { name: log.clone(), directory: &path, trust: looked.trust() };
+                plan.logs.push((log, looked.store.plan_log(&source, now).map_err(io(&path))?));
+            }
+        }
+        Ok(plan)
     }
 
     /// Writes down in which incarnation the store runs, so that the next opening can tell whether the page cache survived. To be called
@@ -169,6 +147,73 @@ impl Store {
     pub fn read_offset_checkpoint(&self, name: &str) -> io::Result<Reading<OffsetCheckpoint>> {
         read_offsets(self.disk().as_ref(), &self.directory().join(name))
     }
+}
+
+fn io(path: &Path) -> impl FnOnce(io::Error) -> StoreOpenError {
+    let path = path.to_owned();
+    move |source| StoreOpenError::Io { path, source }
+}
+
+/// A data directory as it was found: locked and read, nothing changed yet.
+struct Looked {
+    /// Has no log yet.
+    store: Store,
+    entries: Vec<Entry>,
+    stop: Stop,
+    machine: Machine,
+    mark_extra: serde_json::Map<String, serde_json::Value>,
+    facts: Option<CleanFacts>,
+    points: Reading<OffsetCheckpoint>,
+    starts: Reading<OffsetCheckpoint>,
+}
+
+impl Looked {
+    fn directories(&self) -> impl Iterator<Item = (&str, DirectoryName)> {
+        let directories = self.entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
+        directories.map(|entry| (entry.name.as_str(), directory_name(&entry.name)))
+    }
+
+    fn trust(&self) -> Trust<'_> {
+        let Self { stop, machine, points, starts, facts, .. } = self;
+        Trust { stop: *stop, machine: *machine, points, starts, facts: facts.as_ref() }
+    }
+}
+
+fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Looked, StoreOpenError> {
+    let directory_lock = disk.lock(directory)?;
+    let limits = Limits {
+        pending_bytes_max: config.pending_bytes_max,
+        tail_bytes_max: config.tail_bytes_max,
+        sealed_files_max: config.sealed_files_max,
+        producers: ProducersConfig { expiration: config.producer_age_max, ..ProducersConfig::default() },
+        rules: config.rules,
+    };
+    let shared = Shared::new(disk, directory, limits, config.seed).map_err(io(directory))?;
+    let disk = shared.disk.as_ref();
+    let entries = disk.list(directory).map_err(io(directory))?;
+    let mark_path = directory.join(CLEAN_MARK);
+    let mark = read_clean_mark(disk, &mark_path).map_err(io(&mark_path))?;
+    let is_new = entries.iter().all(|entry| [LOCK_FILE, META_PROPERTIES].contains(&entry.name.as_str()));
+    let machine = judge_machine(disk, directory, directory_lock.as_ref());
+    let mark_extra = mark_fields(&mark);
+    let (stop, facts) = judge_stop(mark, is_new);
+    let points_path = directory.join(RECOVERY_POINTS);
+    let points = read_offsets(disk, &points_path).map_err(io(&points_path))?;
+    let starts_path = directory.join(LOG_STARTS);
+    let starts = read_offsets(disk, &starts_path).map_err(io(&starts_path))?;
+    let checkpoints = Checkpoints { recovery_points: points.clone().known(), starts: starts.clone().known() };
+    let store = Store {
+        inner: Arc::new(StoreInner {
+            shared,
+            config,
+            names: RwLock::default(),
+            making: Mutex::default(),
+            checkpoints: Mutex::new(checkpoints),
+            next_checkpoint: Mutex::default(),
+            directory_lock: Mutex::new(Some(directory_lock)),
+        }),
+    };
+    Ok(Looked { store, entries, stop, machine, mark_extra, facts, points, starts })
 }
 
 /// Makes the directory, and its name certain: also where an earlier opening made it and crashed before that.

@@ -71,6 +71,17 @@ pub struct LogReport {
     pub plan: Plan,
 }
 
+/// What opening a data directory would do.
+#[derive(Clone, Debug)]
+pub struct OpeningPlan {
+    /// How the last user stopped.
+    pub stop: Stop,
+    /// Whether the page cache survived since.
+    pub machine: Machine,
+    /// For each log, sorted by name, the plan of its recovery, or why it would be left alone.
+    pub logs: Vec<(TopicPartition, Result<Plan, String>)>,
+}
+
 /// What one turn of the driver did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TurnReport {
