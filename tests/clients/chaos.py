@@ -60,7 +60,8 @@ class Writer:
         elif self.client == "java":
             command = java("Producing", bootstrap, TOPIC, path, noted, rate)
         else:
-            command = ["kcat", "-P", "-b", bootstrap, "-t", TOPIC, "-z", self.codec, "-X", "acks=all"]
+            # -E: all brokers being down for a moment is what is tried here, and no reason to give up.
+            command = ["kcat", "-E", "-P", "-b", bootstrap, "-t", TOPIC, "-z", self.codec, "-X", "acks=all"]
             command += ["-X", "enable.idempotence=true", "-X", "message.timeout.ms=600000"]
         stdin = subprocess.PIPE if self.client == "kcat" else subprocess.DEVNULL
         self.process = subprocess.Popen(command, stdin=stdin, stderr=self.errors)

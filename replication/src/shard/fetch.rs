@@ -364,7 +364,14 @@ impl Shard {
                 }),
             }
         }
-        let response = FetchResponse { session_id: fetch.session, responses: topics, ..Default::default() };
+        let parts = topics.iter().flat_map(|topic| &topic.partitions);
+        let node_endpoints = self.endpoints(parts.map(|part| &part.current_leader));
+        let response = FetchResponse {
+            session_id: fetch.session,
+            responses: topics,
+            node_endpoints,
+            ..Default::default()
+        };
         self.reply(slot, &fetch.header, &response.into());
     }
 

@@ -168,6 +168,8 @@ impl Shard {
                 answer.base_offset = -1;
             }
         }
+        let answers = produce.response.responses.iter().flat_map(|topic| &topic.partition_responses);
+        produce.response.node_endpoints = self.endpoints(answers.map(|answer| &answer.current_leader));
         self.reply(slot, &produce.header, &produce.response.into());
     }
 }

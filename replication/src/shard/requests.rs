@@ -1,6 +1,6 @@
 //! Requests as frames: read, handed to their API, and answered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use highwater_engine::units::{Monotonic, NodeId, Now, TopicId, TopicPartition};
@@ -11,7 +11,7 @@ use crate::partition::{Input, WaitOutcome};
 use crate::pending::{
     ConnectionId, FetchLimits, FetchReady, FetchSessions, Fetches, Produces, SessionLimits, Slot,
 };
-use crate::wire::common::LeaderIdAndEpoch;
+use crate::wire::common::{LeaderIdAndEpoch, NodeEndpoint};
 use crate::wire::{self, ErrorCode, Request, RequestHeader, Response};
 
 /// The requests that are not answered yet.
@@ -125,20 +125,39 @@ impl Shard {
         if exists { ErrorCode::NotLeaderOrFollower } else { ErrorCode::UnknownTopicOrPartition }
     }
 
-    /// Who leads instead, for a client that asked the wrong node (KIP-951).
+    /// Who leads instead, for a client that asked the wrong node (KIP-951); nobody where [`Shard::endpoints`] could not say how to reach them.
     pub(super) fn leader_hint(&self, error: ErrorCode, key: Option<ReplicaKey>) -> LeaderIdAndEpoch {
         let stale = matches!(error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
         let assignment = key
             .filter(|_| stale)
             .and_then(|key| self.replicas.get(&key))
             .and_then(|replica| replica.machine.assignment());
-        match assignment {
-            Some(assignment) => LeaderIdAndEpoch {
-                leader_id: assignment.leader.map_or(-1, NodeId::value),
-                leader_epoch: assignment.leader_epoch.value(),
-            },
-            None => LeaderIdAndEpoch::default(),
-        }
+        let hint = assignment.and_then(|assignment| {
+            let leader = assignment.leader.filter(|leader| self.view.state().is_registered(*leader))?;
+            let leader_epoch = assignment.leader_epoch.value();
+            Some(LeaderIdAndEpoch { leader_id: leader.value(), leader_epoch })
+        });
+        hint.unwrap_or_default()
+    }
+
+    /// Where the leaders of hints are reached. A hint without it leaves clients asking the wrong node for ever: they take it for their
+    /// new metadata, which it then is not.
+    pub(super) fn endpoints<'a>(
+        &self,
+        hints: impl Iterator<Item = &'a LeaderIdAndEpoch>,
+    ) -> Vec<NodeEndpoint> {
+        let leaders: BTreeSet<NodeId> = hints.filter_map(|hint| NodeId::new(hint.leader_id)).collect();
+        let brokers = &self.view.state().brokers;
+        let endpoint = |node: NodeId| {
+            let broker = brokers.get(&node)?;
+            Some(NodeEndpoint {
+                node_id: node.value(),
+                host: broker.host.clone(),
+                port: i32::from(broker.port),
+                ..Default::default()
+            })
+        };
+        leaders.into_iter().filter_map(endpoint).collect()
     }
 
     /// Answers what became ready.
