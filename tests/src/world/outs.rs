@@ -83,7 +83,12 @@ impl World {
                 self.count("failed directories");
                 self.note(format!("{id}: {failure}"));
                 self.ghost.disk_lost(id);
-                self.process_dies(id, crate::invariants::Leaving::Disk);
+                if failure.to_string().contains(": sync") {
+                    // What a failed sync has lost is found too late (see BUGS.md); an operator exchanges such a disk.
+                    self.replace_disk(id);
+                } else {
+                    self.process_dies(id, crate::invariants::Leaving::Disk);
+                }
             }
             other => self.note(format!("{id}: {other:?}")),
         }
