@@ -123,6 +123,8 @@ struct Rounds {
     one_by_one: Both<report::Latency>,
     anonymous_bytes: Both<u64>,
     idle_core_percent: Both<f64>,
+    /// What the supervisor said to the end of the run.
+    highwater_said: Vec<String>,
 }
 
 /// Measures what the options leave, prints it beside what is asked, and writes the raw run.
@@ -178,5 +180,6 @@ fn measure(options: &Options, turns: Turns<'_>) -> Result<Rounds> {
     if asked(Part::Idle) {
         Turns::idle(&pair, Duration::from_secs(options.idle_seconds), &mut rounds.idle_core_percent)?;
     }
+    rounds.highwater_said = pair.said();
     Ok(rounds)
 }

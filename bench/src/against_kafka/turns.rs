@@ -26,6 +26,13 @@ pub(super) struct Pair {
     kafka: Kafka,
 }
 
+impl Pair {
+    /// What Highwater's supervisor has told people.
+    pub(super) fn said(&self) -> Vec<String> {
+        self.highwater.said()
+    }
+}
+
 /// The parts of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turns<'a> {

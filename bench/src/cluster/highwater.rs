@@ -13,6 +13,7 @@ use crate::error::{BenchError, Result};
 use crate::{clock, proc, topic};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
+const SAID_LINES_MAX: usize = 1_000;
 const PAUSE: Duration = Duration::from_millis(20);
 /// Asks the supervisor to stop, and kills it if it has not done so half a minute later; its brokers then stop by themselves.
 const STOP: &str = r#"kill -INT "$1"
@@ -104,6 +105,14 @@ impl Highwater {
         });
         let what = "three brokers of Highwater".to_owned();
         ready.unwrap_or(Err(BenchError::TooLate { what, seconds: READY_WITHIN.as_secs(), last }))
+    }
+}
+
+impl Highwater {
+    /// What it has told people so far: who leads, who left the ISR and why. It explains figures that are strange.
+    pub(crate) fn said(&self) -> Vec<String> {
+        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+        said.lines().take(SAID_LINES_MAX).map(ToOwned::to_owned).collect()
     }
 }
 

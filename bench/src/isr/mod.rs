@@ -35,6 +35,8 @@ struct Run {
     seconds: f64,
     settings: Vec<String>,
     cells: Vec<Cell>,
+    /// What the supervisor said during the run.
+    said: Vec<String>,
 }
 
 /// Measures the matrix that the options leave, prints it, and writes the raw run.
@@ -65,6 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         progress.cell_done(&table::line(&cell));
         cells.push(cell);
     }
+    let said = started.as_ref().map(Highwater::said).unwrap_or_default();
     drop(started);
     let run = Run {
         machine,
@@ -74,6 +77,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         seconds: options.seconds,
         settings: options.settings.clone(),
         cells,
+        said,
     };
     finish(options, &run)
 }
