@@ -159,7 +159,10 @@ impl Inner {
             }
             drop(writer);
             if let Some((epoch, start)) = new_epoch {
-                self.note_epoch(epoch, start).map_err(|_| super::Closed::StoreFailed)?;
+                if self.note_epoch(epoch, start).is_err() {
+                    let closed = Refusal::Closed(super::Closed::StoreFailed);
+                    return self.replica_result(first, done, &closed, demand.bytes);
+                }
             } else if headers.peek().is_some()
                 && let Err(no_room) = self.make_room(&demand)
             {
