@@ -106,7 +106,7 @@ impl Inner {
         self.drain().map_err(NoRoom::Closed)?;
         let (old, base) = {
             let writer = self.writer();
-            (Arc::clone(&writer.active.segment), self.marks.accepted.get().max(demand.first))
+            (Arc::clone(&writer.active.segment), next_base(self.marks.accepted.get(), demand))
         };
         let made = self.make_segment(base, demand.bytes as u64, config, demand.now);
         let active = match made {
@@ -185,6 +185,13 @@ impl Inner {
         self.shared.fail(&self.directory, "make room for appends", error);
         NoRoom::Closed(Closed::StoreFailed)
     }
+}
+
+/// Where the next segment begins: at the log's end, also where a leader's compacted log has nothing for a while, so that a gap lies inside
+/// of a segment. Between two of them it would look like an end that a power loss has taken, behind which recovery cuts.
+fn next_base(end: Offset, demand: &Demand) -> Offset {
+    let is_near = demand.last.distance_from(end).is_some_and(|distance| distance <= i64::from(i32::MAX));
+    if is_near { end } else { end.max(demand.first) }
 }
 
 /// Makes an empty segment. Nothing is reserved for it yet.
