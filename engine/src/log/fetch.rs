@@ -28,7 +28,10 @@ pub(crate) enum Source {
 /// What one attempt at a file gave.
 enum Found {
     Records(Records),
-    Nothing,
+    /// Everything in the segment lies below what is wanted.
+    Below,
+    /// The batch that is wanted is here and exceeds the bounds of the read.
+    TooMuch,
     NotInMemory,
 }
 
@@ -71,7 +74,9 @@ impl Inner {
             match read_segment(segment, asked, ceiling, source)? {
                 Found::Records(records) => return Ok(Read::Records(records)),
                 Found::NotInMemory => return Ok(Read::Cold(*asked)),
-                Found::Nothing => {}
+                Found::Below => {}
+                // What follows must not be given in its place.
+                Found::TooMuch => return Ok(Read::Empty),
             }
         }
         Ok(Read::Empty)
@@ -101,17 +106,17 @@ fn read_segment(
         First::BehindBuffer | First::Here(..) => {
             // The index was far off, or the batch is larger than the read: find it, and read again from there.
             let found = segment.find(from).map_err(|error| damaged(segment, from, error))?;
-            let Some((position, frame)) = found else { return Ok(Found::Nothing) };
+            let Some((position, frame)) = found else { return Ok(Found::Below) };
             let wanted = if asked.at_least_one { asked.bytes_max.max(frame.size) } else { asked.bytes_max };
             if wanted < frame.size {
-                return Ok(Found::Nothing);
+                return Ok(Found::TooMuch);
             }
             let Some(buffer) = fill(segment, position, wanted, source)? else {
                 return Ok(Found::NotInMemory);
             };
             gather(segment, position, &buffer, 0, &frame, asked, ceiling)
         }
-        First::End => Ok(Found::Nothing),
+        First::End => Ok(Found::Below),
     }
 }
 
@@ -165,7 +170,7 @@ fn gather(
         end = frame.end();
     }
     if at == skip {
-        return Ok(Found::Nothing);
+        return Ok(Found::TooMuch);
     }
     let part = buffer.bytes.slice(skip..at);
     let (size, first_epoch) = (part.len(), first.epoch);
