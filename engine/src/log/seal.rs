@@ -34,6 +34,13 @@ impl Inner {
     /// As [`Inner::seal_rolled`], for a caller who holds `maintenance`.
     pub(crate) fn seal_rolled_held(self: &Arc<Self>) -> Result<(), FileError> {
         loop {
+            if let Some(failure) = self.shared.failure() {
+                // A sync that failed is not tried again: the second one would succeed and prove nothing.
+                return Err(FileError {
+                    path: failure.path.clone(),
+                    source: io::Error::other(failure.clone()),
+                });
+            }
             let (next, names) = {
                 let writer = self.writer();
                 (writer.unsealed.front().cloned(), writer.names)
