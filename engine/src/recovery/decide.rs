@@ -81,8 +81,6 @@ impl<'a> Judgement<'a> {
             Stop::Clean { facts: Some(mark) } => synced.max(mark.end),
             Stop::Clean { facts: None } | Stop::Unclean => synced,
         };
-        // What lies below the start is deleted: a hole there is no reason to cut what lies above.
-        let settled = settled.max(facts.log_start.unwrap_or(Offset::ZERO));
         let mut suspect = Vec::new();
         if facts.stop == Stop::Unclean && facts.machine == Machine::OtherOrUnknown {
             suspect.push(SuspectReason::MachineCrash);
@@ -111,9 +109,9 @@ impl<'a> Judgement<'a> {
     /// A machine crash may lose the end of a segment exactly behind a batch, or its whole contents. What follows is then behind a
     /// hole. Elsewhere a gap between segments is what compaction left.
     fn a_segment_is_missing_before(&mut self, base: Offset) -> bool {
-        let Some(end) = self.end.filter(|end| self.pages_may_be_missing_from(*end) && *end < base) else {
-            return false;
-        };
+        let is_missing =
+            |end: &Offset| *end < base && self.pages_may_be_missing_from(*end) && !self.is_deleted(base);
+        let Some(end) = self.end.filter(is_missing) else { return false };
         let Some((before, scan)) = self.facts.scans.range(..base).next_back() else { return false };
         self.suspect.push(SuspectReason::Hole { segment: *before, position: scan.log_bytes, from: end });
         self.cut = Some(Cut { segment: *before, position: scan.log_bytes, aside: true });
@@ -122,7 +120,8 @@ impl<'a> Judgement<'a> {
 
     fn bad_bytes(&mut self, base: Offset, scan: &SegmentScan, bad: &BadBytes) {
         let something_follows = bad.next.is_some() || self.a_later_segment_has_batches(base);
-        if bad.expected < self.settled {
+        let next = bad.next.or(self.next_segment(base));
+        if bad.expected < self.settled || next.is_some_and(|next| self.is_deleted(next)) {
             self.damage(base, bad);
         } else if !something_follows {
             self.cut_the_tail(base, scan, bad);
@@ -139,10 +138,20 @@ impl<'a> Judgement<'a> {
         }
     }
 
+    /// What lies below the start is deleted: a hole that ends there is no reason to cut what lies above.
+    fn is_deleted(&self, until: Offset) -> bool {
+        self.facts.log_start.is_some_and(|start| until <= start)
+    }
+
     fn pages_may_be_missing_from(&self, offset: Offset) -> bool {
         offset >= self.settled
             && self.facts.stop == Stop::Unclean
             && self.facts.machine == Machine::OtherOrUnknown
+    }
+
+    fn next_segment(&self, base: Offset) -> Option<Offset> {
+        let later = (std::ops::Bound::Excluded(base), std::ops::Bound::Unbounded);
+        self.facts.scans.range(later).next().map(|(base, _)| *base)
     }
 
     fn a_later_segment_has_batches(&self, base: Offset) -> bool {
@@ -169,9 +178,7 @@ impl<'a> Judgement<'a> {
 
     /// Bytes that must not be cut. The range ends where the next batch begins, or at what is known to have been there.
     fn damage(&mut self, base: Offset, bad: &BadBytes) {
-        let later = (std::ops::Bound::Excluded(base), std::ops::Bound::Unbounded);
-        let next_segment = self.facts.scans.range(later).next().map(|(base, _)| *base);
-        let until = bad.next.or(next_segment).unwrap_or(self.settled);
+        let until = bad.next.or(self.next_segment(base)).unwrap_or(self.settled);
         // A batch in the wrong place may leave no offset of its own; its bytes must not be served all the same.
         let offsets =
             OffsetRange::new(bad.expected, until.max(bad.expected)).unwrap_or_else(|| empty(bad.expected));
@@ -213,9 +220,17 @@ impl<'a> Judgement<'a> {
         // Nobody misses what lies below the start. A range without offsets of its own still has bytes that are not served.
         damaged.retain(|range| range.offsets.end() > start || range.offsets == empty(start));
         let end = if first.is_none() || end < start {
-            // Everything that is left lies below the start, and was deleted by that. The first goes first, so that what is left
-            // by a crash still ends where it does.
-            steps.extend(sorted.segments.keys().map(|base| Step::RemoveSegment { base: *base, aside: None }));
+            match self.cut.as_ref().filter(|cut| cut.aside) {
+                // What lies behind a hole goes before the hole does, so that what is left by a crash still has it.
+                Some(_) => steps.extend(sorted.segments.iter().rev().map(|(base, files)| {
+                    Step::RemoveSegment { base: *base, aside: (files.log > 0).then(|| aside_name(*base, 0)) }
+                })),
+                // Everything that is left lies below the start, and was deleted by that. The first goes first, so that what is left
+                // by a crash still ends where it does.
+                None => steps.extend(
+                    sorted.segments.keys().map(|base| Step::RemoveSegment { base: *base, aside: None }),
+                ),
+            }
             steps.push(Step::CreateSegment { base: start });
             damaged.clear();
             start

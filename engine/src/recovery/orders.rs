@@ -40,7 +40,8 @@ pub fn plan_scan(
     }
     let bases: Vec<Offset> = sorted.segments.keys().copied().collect();
     let first_unsynced = match recovery_point {
-        RecoveryPoint::Known(point) => bases.iter().rposition(|base| *base <= point).unwrap_or(0),
+        // A segment that ends just there was synced, and may not have been sealed: its indexes may be those of an earlier time.
+        RecoveryPoint::Known(point) => bases.iter().rposition(|base| *base < point).unwrap_or(0),
         RecoveryPoint::NoEntry | RecoveryPoint::Unknown => 0,
     };
     let depth = |at: usize| match stop {

@@ -195,11 +195,12 @@ fn only_segments_from_the_recovery_point_on_are_read() {
     let known = |offset| RecoveryPoint::Known(at(offset));
     assert_eq!(orders(known(5), Stop::Unclean, true), [(4, Whole), (8, Whole)]);
     assert_eq!(orders(known(12), Stop::Unclean, true), [(8, Whole)]);
+    assert_eq!(orders(known(8), Stop::Unclean, true), [(4, Whole), (8, Whole)], "(4) need not be sealed");
     assert_eq!(orders(known(12), Stop::Unclean, false), [(0, Epochs), (4, Epochs), (8, Whole)]);
     assert_eq!(orders(RecoveryPoint::NoEntry, Stop::Unclean, true), [(0, Whole), (4, Whole), (8, Whole)]);
     assert_eq!(orders(RecoveryPoint::Unknown, Stop::Unclean, true).len(), 3);
     assert_eq!(orders(known(12), Stop::Clean { facts: None }, true), [(8, Tail)]);
-    assert_eq!(orders(known(4), Stop::Clean { facts: None }, true), [(4, Whole), (8, Tail)]);
+    assert_eq!(orders(known(5), Stop::Clean { facts: None }, true), [(4, Whole), (8, Tail)]);
     assert_eq!(orders(known(0), mark(12, None, 0), true), [(8, Tail)]);
     assert_eq!(orders(known(0), mark(12, None, 0), false), [(0, Epochs), (4, Epochs), (8, Tail)]);
 }
@@ -240,7 +241,9 @@ fn a_hole_below_the_start_costs_nothing_above_it() {
     assert_eq!((plan.start, plan.end), (at(9), at(16)));
     assert_eq!((plan.damaged.as_slice(), plan.suspect), ([].as_slice(), vec![SuspectReason::MachineCrash]));
     directory.log_start = Some(at(6));
-    assert_eq!(directory.plan().damaged[0].offsets, range(4, 8));
+    let plan = directory.plan();
+    assert!(plan.has_hole() && plan.damaged.is_empty(), "records above the start are gone: {plan}");
+    assert_eq!((plan.start, plan.end), (at(6), at(6)));
 }
 
 #[test]
@@ -296,7 +299,7 @@ fn leftovers_go_and_strangers_stay() {
 fn indexes_are_made_again_where_they_cannot_be_right() {
     let sealed = [Batch(0, 4, 0)];
     let rebuilt = |index: Option<u64>, times: Option<u64>| {
-        let mut directory = Directory::new(&[(0, &sealed), (4, &[])]).synced_to(4);
+        let mut directory = Directory::new(&[(0, &sealed), (4, &[Batch(4, 1, 0)])]).synced_to(5);
         for (name, bytes) in [("index", index), ("timeindex", times)] {
             if let Some(bytes) = bytes {
                 directory = directory.with(&format!("{:020}.{name}", 0), bytes);
@@ -315,7 +318,7 @@ fn the_epoch_checkpoint_is_believed_entry_by_entry() {
     let old = [Batch(0, 4, 1), Batch(4, 4, 2)];
     let new = [Batch(8, 4, 3), Batch(12, 4, 5)];
     let plan = |file: Option<&[(i32, i64)]>| {
-        let mut directory = Directory::new(&[(0, &old), (8, &new)]).synced_to(8);
+        let mut directory = Directory::new(&[(0, &old), (8, &new)]).synced_to(9);
         directory.epochs = file.map(epochs);
         let (recovered, plan) = directory.recovered();
         assert_eq!(recovered.epochs.as_ref(), Some(&plan.epochs));
