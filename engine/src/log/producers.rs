@@ -12,6 +12,8 @@ use crate::state::{ProducerBatch, Producers};
 use crate::units::{Monotonic, Offset, Timestamp};
 
 /// The state at `end`. Reads the log's directory and the batches behind the snapshot that it finds.
+///
+/// Behind damage nothing is known of producers but what the next segments say: what an earlier batch said may be out of date.
 pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Result<Producers, CutError> {
     let (mut producers, from) = newest_snapshot(log, end, now)?;
     let view = log.view();
@@ -20,8 +22,17 @@ pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Res
         if next_base.is_some_and(|next| next <= from) || segment.base() >= end {
             continue;
         }
-        let replayed = replay(&mut producers, segment, from, end, now);
-        replayed.map_err(|error| walk_failed(segment, from, error))?;
+        match replay(&mut producers, segment, from, end, now) {
+            Ok(()) => {}
+            Err(error @ WalkError::Io(_)) => return Err(walk_failed(segment, from, error)),
+            Err(WalkError::Damaged(_)) => {
+                producers = Producers::new(log.shared.limits.producers);
+                let until = next_base.unwrap_or(end);
+                if until > log.marks.start.get() {
+                    producers.note_lost(until);
+                }
+            }
+        }
     }
     Ok(producers)
 }

@@ -272,13 +272,19 @@ impl Segment {
         };
         self.set_size(size);
         let from = active.truncate(end);
-        if let Err(error) = self.note_all(&mut active, from) {
-            if from == 0 || matches!(error, WalkError::Io(_)) {
-                return Err(error);
+        match self.note_all(&mut active, from) {
+            Ok(()) => {}
+            Err(error @ WalkError::Io(_)) => return Err(error),
+            // The index was wrong; it is derived, so do without. Or the segment has a damaged range, which stays where it is: then what
+            // the index knows of the batches on either side stays, too.
+            Err(WalkError::Damaged(_)) => {
+                let mut anew = self.home.settings.empty(self.base);
+                match self.note_all(&mut anew, 0) {
+                    Ok(()) => active = anew,
+                    Err(error @ WalkError::Io(_)) => return Err(error),
+                    Err(WalkError::Damaged(_)) => {}
+                }
             }
-            // The index was wrong; it is derived, so do without.
-            active = self.home.settings.empty(self.base);
-            self.note_all(&mut active, 0)?;
         }
         *self.index() = SegmentIndex::Active(active);
         Ok(())

@@ -386,8 +386,8 @@ impl Loading<'_> {
         let settings = self.settings();
         let cut = found.as_ref().is_none_or(|found| found.scan.log_bytes != size);
         let (index, first) = match found {
-            Some(found) if !cut => (found.index, found.first),
-            found => (settings.empty(base), found.and_then(|found| found.first.filter(|_| size > 0))),
+            Some(found) => (found.index, found.first.filter(|_| size > 0)),
+            None => (settings.empty(base), None),
         };
         let segment = Segment::active(self.home(), base, file, size, index);
         if cut && segment.reactivate(end, size).is_err() {
