@@ -13,6 +13,9 @@ pub enum Closed {
     /// A write failed after offsets had been given out. The log opens again with the store, under a new epoch.
     #[error("a write failed")]
     WriteFailed,
+    /// A truncation had begun and could not be ended. The log opens again as after a failed write.
+    #[error("a truncation ended halfway")]
+    CutFailed,
     /// The whole directory was given up.
     #[error("the directory has failed")]
     StoreFailed,

@@ -21,7 +21,14 @@ pub(crate) struct Retained {
 }
 
 impl Inner {
-    pub(crate) fn retain(self: &Arc<Self>, ceiling: Offset, now: Now) -> Result<Retained, CutError> {
+    /// Deletes what may go. `persist` writes the new start down, before anything goes: of the names that are removed a power loss may
+    /// bring some back and not others, and what lies below the start is then no part of the log.
+    pub(crate) fn retain(
+        self: &Arc<Self>,
+        ceiling: Offset,
+        now: Now,
+        persist: impl FnOnce() -> Result<(), FileError>,
+    ) -> Result<Retained, CutError> {
         let _maintenance = lock(&self.maintenance);
         self.writer().producers.expire(now.monotonic);
         let config = self.config();
@@ -44,6 +51,7 @@ impl Inner {
         let Some(start) = kept.first().map(|segment| segment.base()) else { return Ok(Retained::default()) };
         // The start is raised before anything goes, so that nobody begins to read what is about to.
         self.marks.start.raise(start.max(self.marks.start.get()));
+        persist()?;
         let epochs_changed = {
             let mut writer = self.writer();
             // Taken again: a roll may have added one meanwhile.

@@ -42,24 +42,25 @@ impl From<FileError> for CutError {
 }
 
 impl Inner {
-    /// Removes everything at and above `to`, a batch that lies across included. `lower` lowers the recovery point in its
-    /// checkpoint. Gives the new end.
+    /// Removes everything at and above `to`, a batch that lies across included. `lower` lowers the recovery point and
+    /// the start in their checkpoints. Gives the new end.
     pub(crate) fn truncate(
         self: &Arc<Self>,
         to: Offset,
-        lower: impl FnOnce(Offset) -> Result<(), FileError>,
+        lower: impl FnOnce(Offset, Offset) -> Result<(), FileError>,
     ) -> Result<Offset, CutError> {
         let _maintenance = lock(&self.maintenance);
         self.begin_cut()?;
+        let generation = self.marks.generation();
         let cut = self.truncate_held(to, lower);
-        self.end_cut();
+        self.end_cut(generation, cut.is_ok());
         cut
     }
 
     fn truncate_held(
         self: &Arc<Self>,
         to: Offset,
-        lower: impl FnOnce(Offset) -> Result<(), FileError>,
+        lower: impl FnOnce(Offset, Offset) -> Result<(), FileError>,
     ) -> Result<Offset, CutError> {
         let now = self.writer().clock;
         let log_end = self.marks.accepted.get();
@@ -74,15 +75,17 @@ impl Inner {
         }
         let Cut { kept, size, end } = self.place_of_cut(&view.segments, to)?;
         self.marks.durable.lower(end);
-        lower(end)?;
+        lower(end, end)?;
         let (stay, go) = view.segments.split_at(kept + 1);
         let Some(last) = stay.last().map(Arc::clone) else { return Ok(log_end) };
         self.publish_cut(stay.to_vec(), end);
         last.reactivate(end, size).map_err(|error| walk_failed(&last, end, error))?;
+        if self.holds(Rule::ProducersFollowTruncation) {
+            self.remove_snapshots(|offset| offset > end)?;
+        }
         self.cut_files(go, &last, size)?;
         self.cut_epochs(end)?;
         if self.holds(Rule::ProducersFollowTruncation) {
-            self.remove_snapshots(|offset| offset > end)?;
             let producers = rebuild_producers(self, end, now.monotonic)?;
             self.writer().producers = producers;
         }
@@ -108,24 +111,27 @@ impl Inner {
     pub(crate) fn restart_at(
         self: &Arc<Self>,
         offset: Offset,
-        lower: impl FnOnce(Offset) -> Result<(), FileError>,
+        lower: impl FnOnce(Offset, Offset) -> Result<(), FileError>,
     ) -> Result<Offset, CutError> {
         let _maintenance = lock(&self.maintenance);
         self.begin_cut()?;
+        let generation = self.marks.generation();
         let cut = self.restart_held(offset, lower);
-        self.end_cut();
+        self.end_cut(generation, cut.is_ok());
         cut
     }
 
     fn restart_held(
         self: &Arc<Self>,
         offset: Offset,
-        lower: impl FnOnce(Offset) -> Result<(), FileError>,
+        lower: impl FnOnce(Offset, Offset) -> Result<(), FileError>,
     ) -> Result<Offset, CutError> {
         let now = self.writer().clock;
         self.marks.durable.lower(offset);
-        lower(offset)?;
         let old = self.view();
+        // All of the old log is uncertain from now on: where a power loss brings some of it back and some not, recovery cuts at the gap.
+        let first = old.segments.first().map_or(offset, |first| first.base());
+        lower(offset.min(first), offset)?;
         // Newest first, and the oldest only when the others are gone for certain, so that what a crash leaves is a beginning of the log.
         let (oldest, later) = old.segments.split_at(1);
         self.remove_segments(later)?;
@@ -175,12 +181,17 @@ impl Inner {
         self.drain().map_err(CutError::Closed)
     }
 
-    fn end_cut(&self) {
+    /// Takes appends again, unless the cut has begun and not ended: then nobody knows where the next byte would go.
+    fn end_cut(&self, generation: u64, is_cut: bool) {
         let mut writer = self.writer();
+        let is_half_done = !is_cut && generation != self.marks.generation();
         if writer.phase == Phase::Truncating {
-            writer.phase = Phase::Open;
+            writer.phase = if is_half_done { Phase::Closed(Closed::CutFailed) } else { Phase::Open };
         }
         drop(writer);
+        if is_half_done {
+            lock(&self.shared.news).failed.push(self.id);
+        }
         self.wake_reached();
         self.shared.progress.tell();
     }
@@ -221,7 +232,8 @@ impl Inner {
             file.sync()
         };
         cut().map_err(|error| self.failed("cut a segment", last.path(FileKind::Log), error))?;
-        if go.is_empty() { Ok(()) } else { self.sync_directory() }
+        // Nor a later segment, nor a snapshot of producers whose batches are gone.
+        self.sync_directory()
     }
 
     /// Removes segments, the newest first.

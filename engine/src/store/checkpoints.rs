@@ -29,7 +29,8 @@ impl Store {
             inner.sync_epochs()?;
             points.insert(inner.name.clone(), point);
             let start = inner.marks.start.get();
-            if inner.view().segments.first().is_some_and(|first| first.base() < start) {
+            // Also where the first segment begins there: the names of those before it may come back.
+            if start > Offset::ZERO {
                 starts.insert(inner.name.clone(), start);
             }
         }
@@ -37,23 +38,36 @@ impl Store {
         self.write_starts(&mut checkpoints, starts)
     }
 
-    /// Lowers what the files say of one log, before its bytes above `end` go.
-    pub(super) fn lower_checkpoints(&self, log: &Inner, end: Offset) -> Result<(), FileError> {
+    /// Lowers what the files say of one log to a recovery point and a start, before its bytes above go.
+    pub(super) fn lower_checkpoints(
+        &self,
+        log: &Inner,
+        point: Offset,
+        start: Offset,
+    ) -> Result<(), FileError> {
         let mut checkpoints = lock(&self.inner.checkpoints);
-        let lowered = |known: &Option<OffsetCheckpoint>| {
+        let lowered = |known: &Option<OffsetCheckpoint>, to: Offset| {
             let known = known.as_ref()?;
-            let offset = known.get(&log.name).filter(|offset| **offset > end)?;
+            known.get(&log.name).filter(|offset| **offset > to)?;
             let mut lowered = known.clone();
-            lowered.insert(log.name.clone(), end.min(*offset));
+            lowered.insert(log.name.clone(), to);
             Some(lowered)
         };
-        if let Some(points) = lowered(&checkpoints.recovery_points) {
+        if let Some(points) = lowered(&checkpoints.recovery_points, point) {
             self.write_points(&mut checkpoints, points)?;
         }
-        if let Some(starts) = lowered(&checkpoints.starts) {
+        if let Some(starts) = lowered(&checkpoints.starts, start) {
             self.write_starts(&mut checkpoints, starts)?;
         }
         Ok(())
+    }
+
+    /// Raises what the file says of one log's start, before segments below it go.
+    pub(super) fn raise_checkpoint(&self, log: &Inner) -> Result<(), FileError> {
+        let mut checkpoints = lock(&self.inner.checkpoints);
+        let mut starts = checkpoints.starts.clone().unwrap_or_default();
+        starts.insert(log.name.clone(), log.marks.start.get());
+        self.write_starts(&mut checkpoints, starts)
     }
 
     fn write_points(

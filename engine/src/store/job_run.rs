@@ -114,15 +114,21 @@ impl Store {
     }
 
     fn run(&self, job: Job) -> Result<JobDone, JobError> {
+        let writes_checkpoints = matches!(job, Job::Checkpoint { .. } | Job::OffsetCheckpoint { .. });
+        if writes_checkpoints && self.shared().has_failed() {
+            // What is in memory is no longer what is on the disk.
+            return Err(Closed::StoreFailed.into());
+        }
         match job {
             Job::Truncate { log, to } => {
                 let inner = self.open_log(log)?;
-                let end = inner.truncate(to, |end| self.lower_checkpoints(&inner, end))?;
+                let end = inner.truncate(to, |point, start| self.lower_checkpoints(&inner, point, start))?;
                 Ok(JobDone::Truncated { log, end })
             }
             Job::RestartAt { log, offset } => {
                 let inner = self.open_log(log)?;
-                let offset = inner.restart_at(offset, |end| self.lower_checkpoints(&inner, end))?;
+                let offset =
+                    inner.restart_at(offset, |point, start| self.lower_checkpoints(&inner, point, start))?;
                 Ok(JobDone::RestartedAt { log, offset })
             }
             Job::RaiseStart { log, to } => self.raise_start(log, to),

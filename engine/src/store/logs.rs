@@ -102,14 +102,13 @@ impl Store {
         Ok(log)
     }
 
-    /// Opens a log again that a failed write had closed, as recovery finds it; its owner then begins a new epoch, so that offsets which
+    /// Opens a log again that a failed write or truncation had closed, as recovery finds it; its owner then begins a new epoch, so that offsets which
     /// were given out and not written are not used again in theirs. The old handle stays closed. `None` if there is no closed log of
     /// this name.
     pub fn reopen_log(&self, name: &TopicPartition, now: Now) -> io::Result<Option<LogReport>> {
         let _making = lock(&self.inner.making);
-        let Some(log) = self.log(name).filter(|log| log.closed() == Some(Closed::WriteFailed)) else {
-            return Ok(None);
-        };
+        let can_open = |log: &Log| matches!(log.closed(), Some(Closed::WriteFailed | Closed::CutFailed));
+        let Some(log) = self.log(name).filter(can_open) else { return Ok(None) };
         let _maintenance = lock(&log.0.maintenance);
         if let Some(failure) = self.failure() {
             return Err(io::Error::other(failure.clone()));
