@@ -91,6 +91,19 @@ impl Driver {
         }
     }
 
+    /// Waits for what is in flight and lets go of it. Nothing of this store reaches the disk afterwards, so that the directory may be
+    /// opened again.
+    pub(crate) fn finish(&mut self) {
+        while self.queue.in_flight() > 0 {
+            self.queue.reap(Wait::ForOne, &mut self.completed);
+            if self.completed.is_empty() {
+                break;
+            }
+            self.completed.clear();
+        }
+        self.flights.clear();
+    }
+
     fn collect(&mut self, shared: &Shared, patience: Patience) -> Vec<Operation> {
         let ready = std::mem::take(&mut *lock(&shared.ready));
         let mut operations = Vec::with_capacity(ready.len());

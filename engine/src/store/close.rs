@@ -62,6 +62,7 @@ impl Store {
         for log in self.shared().all_logs() {
             log.close(Closed::StoreClosed);
         }
+        lock(&self.shared().driver).finish();
         drop(directory_lock);
         closed
     }

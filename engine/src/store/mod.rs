@@ -111,6 +111,8 @@ impl Drop for StoreInner {
         for log in self.shared.all_logs() {
             log.close(crate::log::Closed::StoreClosed);
         }
+        // Before the lock on the directory goes.
+        lock(&self.shared.driver).finish();
         self.shared.logs.write().unwrap_or_else(PoisonError::into_inner).clear();
         lock(&self.shared.ready).clear();
     }
