@@ -140,6 +140,8 @@ impl Inner {
         }
         self.remove_segments(oldest)?;
         self.remove_snapshots(|_| true)?;
+        // Nothing of the old log may come back beside the new one.
+        self.sync_directory()?;
         let made = self.make_segment(offset, 0, &self.config(), now.wall);
         let active = made.map_err(|no_room| match no_room {
             NoRoom::Closed(why) => CutError::Closed(why),
