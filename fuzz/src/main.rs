@@ -4,6 +4,7 @@
 //! highwater-fuzz cluster            fresh seeds for a minute
 //! highwater-fuzz cluster 17         just this seed
 //! highwater-fuzz cluster --minutes 30
+//! highwater-fuzz recover            one log, crashed at any call
 //! ```
 //! A failure prints its seed and the last steps in words, and ends the search with exit code 1. What is searched lives in
 //! `highwater-tests`; this is only its door.
@@ -11,6 +12,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use highwater_tests::recover::{Setting, run_seed_caught};
 use highwater_tests::world::{RandomOptions, random};
 
 /// Something to search in. A seed gives nothing, or a report of what is wrong.
@@ -20,11 +22,22 @@ struct Search {
     run: fn(u64) -> Result<(), String>,
 }
 
-const SEARCHES: &[Search] = &[Search {
-    name: "cluster",
-    about: "a controller, three brokers and their clients, under kills, power losses, partitions and failing disks",
-    run: cluster,
-}];
+const SEARCHES: &[Search] = &[
+    Search {
+        name: "cluster",
+        about: "a controller, three brokers and their clients, under kills, power losses, partitions and failing disks",
+        run: cluster,
+    },
+    Search {
+        name: "recover",
+        about: "one log against a model of it, under kills, power losses and failing calls, again and again",
+        run: recover,
+    },
+];
+
+fn recover(seed: u64) -> Result<(), String> {
+    run_seed_caught(seed, Setting::default()).map(drop).map_err(|violation| violation.to_string())
+}
 
 fn cluster(seed: u64) -> Result<(), String> {
     let options = RandomOptions { chaos: Duration::from_secs(15), ..RandomOptions::default() };

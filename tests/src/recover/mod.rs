@@ -1,0 +1,54 @@
+//! Proves that recovery is right: one log of a real store on a simulated disk that crashes at any call, against a model of it.
+//!
+//! ```text
+//! Choices (a seed, a fuzzer's bytes) ──> Step ──> Trial ──> Store on SimulatedDisk ──┐
+//!                                                   └─────> Model ───── compared ────┤ after every step, at every opening
+//! ```
+//! What has to hold: a kill loses nothing that was written, a power loss nothing that was durable; what is left is a prefix of what was
+//! attempted, byte for byte, in the reads and in the files; epochs are those of the batches; producers are answered by what the log
+//! holds; lookups find what a walk finds; nobody sees above `written`; a crash is never taken for damage; opening twice finds the same.
+//!
+//! Nothing here changes the product: a trial calls what an embedder can call, and looks at the disk from behind.
+
+mod batches;
+mod choices;
+#[cfg(test)]
+mod disks_test;
+mod files;
+mod model;
+mod open;
+mod perform;
+mod random;
+#[cfg(test)]
+mod random_test;
+#[cfg(test)]
+mod script;
+#[cfg(test)]
+mod script_test;
+mod step;
+mod trial;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use highwater_engine::disk::simulated::SimulatedCounters;
+
+pub use choices::Choices;
+pub use model::{Batch, Ending, Expected, Found, Model, Sent, UnderWay};
+pub use random::run;
+pub use step::{Content, Step};
+pub use trial::{Setting, Trial, Violation};
+
+/// Runs the trial of a seed.
+pub fn run_seed(seed: u64, setting: Setting) -> Result<SimulatedCounters, Violation> {
+    run(&mut Choices::seeded(seed), setting)
+}
+
+/// As [`run_seed`]; a panic of the product is a violation too.
+pub fn run_seed_caught(seed: u64, setting: Setting) -> Result<SimulatedCounters, Violation> {
+    let ran = catch_unwind(AssertUnwindSafe(|| run_seed(seed, setting)));
+    ran.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+        Err(Violation { what: format!("panicked: {text}"), story: Vec::new() })
+    })
+}
