@@ -264,8 +264,8 @@ impl Model {
             UnderWay::Restart { at } => at,
         };
         let is_empty = found.batches.is_empty() && found.start == found.end;
-        let may_begin =
-            [anew, 0].contains(&found.start) || (self.start_sure..=self.start).contains(&found.start);
+        // Until the new segment is there, the log's start as it was last written down is all that is known.
+        let may_begin = found.start == anew || (0..=self.start).contains(&found.start);
         (is_empty && may_begin).then_some(found.start)
     }
 
