@@ -4,7 +4,9 @@ use std::io;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
-use highwater_engine::disk::{LockError, OpenedDisk, RingRefusal, SyncThread, open_disk};
+use highwater_engine::disk::{
+    LockError, OpenedDisk, RingRefusal, SyncThread, open_disk, raise_descriptor_limit,
+};
 use highwater_engine::store::{CloseError, Job, OpenReport, Opened, Stop, Store, StoreOpenError};
 use highwater_engine::units::{NodeId, TopicId};
 use highwater_replication::Rules;
@@ -185,6 +187,11 @@ pub fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let address = bound.address();
     let mailbox = Mailbox::new();
     let mut herald = Herald::start(node.value(), form)?;
+    if let Err(error) = raise_descriptor_limit() {
+        herald.note(format!(
+            "the limit of open files stays as it is, which may be low for many partitions: {error}"
+        ));
+    }
     let (store, report) = open_store(&settings, &data, clock, &mut herald)?;
     herald.say(opened(node, &report));
     let (own, reached) = match controller {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::{Disk, PosixDisk, SyncThread};
+use super::{Disk, PosixDisk, SyncThread, sys};
 
 /// How operations reach the disk; the setting `disk.io`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -16,6 +16,12 @@ pub enum IoMode {
     Uring,
     /// Plain system calls.
     Posix,
+}
+
+/// Lets this process open as many files as it may allow itself: raises the soft limit of descriptors to the hard one. Answers how many
+/// that are. A host that serves many logs calls it once, before it opens them; an error leaves the limit as it was.
+pub fn raise_descriptor_limit() -> io::Result<u64> {
+    sys::raise_descriptor_limit()
 }
 
 /// Why there is no ring.
@@ -118,6 +124,13 @@ mod tests {
         assert!(matches!(refusal, RingRefusal::Forbidden { .. }));
         let posix = || -> Result<Arc<dyn Disk>, RingRefusal> { panic!("a ring was asked for") };
         assert!(choose(IoMode::Posix, SyncThread::Never, posix).unwrap().fallback.is_none());
+    }
+
+    #[test]
+    fn the_limit_of_descriptors_is_raised_to_what_is_allowed() {
+        let raised = raise_descriptor_limit().unwrap();
+        assert!(raised > 0);
+        assert_eq!(raise_descriptor_limit().unwrap(), raised, "a second call changes nothing");
     }
 
     #[test]

@@ -28,7 +28,7 @@ mod sys;
 mod uring;
 mod wake;
 
-pub use choose::{IoMode, OpenedDisk, RingRefusal, open_disk};
+pub use choose::{IoMode, OpenedDisk, RingRefusal, open_disk, raise_descriptor_limit};
 pub use lock::LOCK_FILE;
 pub use posix::{PosixDisk, SyncThread};
 pub use simulated::SimulatedDisk;

@@ -207,6 +207,19 @@ pub(super) fn mount_id(file: &fs::File) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
+/// Sets how many descriptors this process may have open (the soft limit) to the most it may allow itself (the hard one).
+pub(super) fn raise_descriptor_limit() -> io::Result<u64> {
+    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limits` is valid and is written by the call.
+    checked_int(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) })?;
+    if limits.rlim_cur < limits.rlim_max {
+        limits.rlim_cur = limits.rlim_max;
+        // SAFETY: `limits` is valid and outlives the call.
+        checked_int(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) })?;
+    }
+    Ok(limits.rlim_cur)
+}
+
 /// Maps the first `length` bytes for reading. The caller has checked that the file has them.
 pub(super) fn map(file: &fs::File, length: usize) -> io::Result<memmap2::Mmap> {
     // SAFETY: the data directory is locked for this process, and whoever maps a file never shrinks or rewrites it afterwards
