@@ -38,6 +38,7 @@ pub use uring::UringDisk;
 use std::any::Any;
 use std::fmt::Debug;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -153,7 +154,9 @@ pub trait Queue: Send + Debug {
 
     /// A descriptor that becomes readable when there is something to reap (an eventfd), for an event loop; `None` where all
     /// completes at submission. What was complete when `submit` returned is not announced, and a wake-up may come once too often.
-    fn wake_descriptor(&self) -> Option<i32>;
+    ///
+    /// It is the caller's own, a duplicate: it may be kept longer than the queue, and is silent then.
+    fn wake_descriptor(&self) -> io::Result<Option<OwnedFd>>;
 
     /// How many operations of each kind went which way, since the start.
     fn counters(&self) -> QueueCounters;

@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -136,8 +137,8 @@ impl Queue for PosixQueue {
         self.ready.len() + self.sync_thread.as_ref().map_or(0, |syncs| syncs.in_flight)
     }
 
-    fn wake_descriptor(&self) -> Option<i32> {
-        self.sync_thread.as_ref().map(|syncs| syncs.wake.descriptor())
+    fn wake_descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        self.sync_thread.as_ref().map(|syncs| syncs.wake.descriptor()).transpose()
     }
 
     fn counters(&self) -> QueueCounters {

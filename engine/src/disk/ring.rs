@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 
 use bytes::{Bytes, BytesMut};
 use io_uring::{IoUring, opcode, squeue, types};
@@ -79,7 +79,7 @@ impl Ring {
             return Err(RingRefusal::TooOld);
         }
         let wake = Wake::new().map_err(RingRefusal::from_error)?;
-        ring.submitter().register_eventfd(wake.descriptor()).map_err(RingRefusal::from_error)?;
+        ring.submitter().register_eventfd(wake.raw_descriptor()).map_err(RingRefusal::from_error)?;
         let under_way_max = ring.params().cq_entries() as usize;
         Ok(Self {
             queues: ManuallyDrop::new(ring),
@@ -93,7 +93,7 @@ impl Ring {
         })
     }
 
-    pub(super) fn descriptor(&self) -> i32 {
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
         self.wake.descriptor()
     }
 

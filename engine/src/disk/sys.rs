@@ -248,8 +248,8 @@ pub(super) fn set_nonblocking(file: &impl AsRawFd) -> io::Result<()> {
 
 /// Whether a descriptor becomes readable within so many milliseconds.
 #[cfg(test)]
-pub(super) fn is_readable(descriptor: RawFd, timeout_ms: i32) -> io::Result<bool> {
-    let mut asked = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+pub(super) fn is_readable(descriptor: &impl AsRawFd, timeout_ms: i32) -> io::Result<bool> {
+    let mut asked = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: `asked` is one valid `pollfd` that outlives the call.
     Ok(checked_int(unsafe { libc::poll(&raw mut asked, 1, timeout_ms) })? > 0)
 }

@@ -9,6 +9,7 @@ mod uring_test;
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -193,8 +194,8 @@ impl Queue for UringQueue {
         self.ready.len() + self.ring.in_flight()
     }
 
-    fn wake_descriptor(&self) -> Option<i32> {
-        Some(self.ring.descriptor())
+    fn wake_descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        self.ring.descriptor().map(Some)
     }
 
     fn counters(&self) -> QueueCounters {

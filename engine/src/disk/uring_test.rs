@@ -102,12 +102,12 @@ fn the_descriptor_tells_that_there_is_something_to_reap() {
     let root = tempfile::tempdir().unwrap();
     let files = files(root.path(), 2);
     let mut queue = UringDisk::new(IoMode::Auto).unwrap().queue().unwrap();
-    let descriptor = queue.wake_descriptor().unwrap();
-    assert!(!sys::is_readable(descriptor, 0).unwrap());
+    let descriptor = queue.wake_descriptor().unwrap().unwrap();
+    assert!(!sys::is_readable(&descriptor, 0).unwrap());
     queue.submit(files.iter().map(|file| sync(1, file, Patience::MustNotBlock)).collect());
     let mut completed = Vec::new();
     while completed.len() < 2 {
-        assert!(sys::is_readable(descriptor, 10_000).unwrap(), "it is announced");
+        assert!(sys::is_readable(&descriptor, 10_000).unwrap(), "it is announced");
         queue.reap(Wait::Not, &mut completed);
     }
     assert_eq!(queue.in_flight(), 0);
@@ -155,5 +155,12 @@ fn a_file_may_be_let_go_while_its_operations_are_in_flight() {
 fn each_queue_has_a_ring_of_its_own() {
     let disk = UringDisk::new(IoMode::Uring).unwrap();
     let (first, second) = (disk.queue().unwrap(), disk.queue().unwrap());
-    assert_ne!(first.wake_descriptor(), second.wake_descriptor());
+    let root = tempfile::tempdir().unwrap();
+    let file = disk.open(&root.path().join("a"), Open::Create).unwrap();
+    let descriptor = |queue: &dyn Queue| queue.wake_descriptor().unwrap().unwrap();
+    let (of_first, of_second) = (descriptor(&*first), descriptor(&*second));
+    let mut first = first;
+    first.submit(vec![sync(1, &file, Patience::MustNotBlock)]);
+    assert!(sys::is_readable(&of_first, 10_000).unwrap());
+    assert!(!sys::is_readable(&of_second, 0).unwrap());
 }

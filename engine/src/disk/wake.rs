@@ -4,7 +4,9 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
+#[cfg(all(target_os = "linux", feature = "uring"))]
+use std::os::fd::{AsRawFd, RawFd};
 
 use super::sys;
 
@@ -27,12 +29,18 @@ impl Wake {
         let (readable, writable) = io::pipe()?;
         sys::set_nonblocking(&readable)?;
         sys::set_nonblocking(&writable)?;
-        let (readable, writable) =
-            (std::os::fd::OwnedFd::from(readable), std::os::fd::OwnedFd::from(writable));
+        let (readable, writable) = (OwnedFd::from(readable), OwnedFd::from(writable));
         Ok(Self { readable: readable.into(), writable: writable.into() })
     }
 
-    pub(super) fn descriptor(&self) -> i32 {
+    /// The readable end, once more.
+    pub(super) fn descriptor(&self) -> io::Result<OwnedFd> {
+        Ok(self.readable.try_clone()?.into())
+    }
+
+    /// The readable end itself, for the ring that writes to it.
+    #[cfg(all(target_os = "linux", feature = "uring"))]
+    pub(super) fn raw_descriptor(&self) -> RawFd {
         self.readable.as_raw_fd()
     }
 

@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -59,7 +60,7 @@ impl Driver {
         }
     }
 
-    pub(crate) fn wake_descriptor(&self) -> Option<i32> {
+    pub(crate) fn wake_descriptor(&self) -> io::Result<Option<OwnedFd>> {
         self.queue.wake_descriptor()
     }
 

@@ -1,6 +1,8 @@
 //! Turning the driver: for an event loop, for threads that wait, for tasks that await.
 
 use std::future::Future;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -78,8 +80,8 @@ impl Store {
         TicketFuture { shared, log, ticket, step, key: None }
     }
 
-    /// A descriptor that becomes readable when a turn would find something done.
-    pub fn wake_descriptor(&self) -> Option<i32> {
+    /// A descriptor that becomes readable when a turn would find something done; the caller's own, see [`crate::disk::Queue::wake_descriptor`].
+    pub fn wake_descriptor(&self) -> io::Result<Option<OwnedFd>> {
         lock(&self.shared().driver).wake_descriptor()
     }
 

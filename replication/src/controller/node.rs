@@ -3,6 +3,8 @@
 //! No thread, socket or clock inside. A turn may block on the disk, which is why a host gives it a thread of its own.
 
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -103,7 +105,7 @@ impl ControllerNode {
     }
 
     /// A descriptor that becomes readable when a turn would find a sync done.
-    pub fn wake_descriptor(&self) -> Option<i32> {
+    pub fn wake_descriptor(&self) -> io::Result<Option<OwnedFd>> {
         self.store.wake_descriptor()
     }
 

@@ -9,6 +9,7 @@
 //! refused, never guessed: brokers would be told of leaderships that were given to somebody else.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -279,7 +280,7 @@ impl StateStore {
     }
 
     /// A descriptor that becomes readable when a turn would find something done.
-    pub(super) fn wake_descriptor(&self) -> Option<i32> {
+    pub(super) fn wake_descriptor(&self) -> io::Result<Option<OwnedFd>> {
         self.store.wake_descriptor()
     }
 }

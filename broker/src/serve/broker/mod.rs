@@ -13,6 +13,7 @@ mod questions;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 use highwater_engine::store::{JobDone, Store};
@@ -278,14 +279,17 @@ impl Broker {
     }
 }
 
-/// The store's descriptor, which stays open for as long as the store.
-fn wake_of(store: &Store) -> io::Result<Option<AsyncFd<i32>>> {
-    #[expect(deprecated, reason = "the loop holds the store, and the store holds the descriptor")]
-    store.wake_descriptor().map(|fd| AsyncFd::with_interest(fd, Interest::READABLE)).transpose()
+/// Where the disk's completions are announced, registered with the runtime.
+#[expect(
+    deprecated,
+    reason = "for types that do not own their descriptor; this one does, and closes it after the registration"
+)]
+fn wake_of(store: &Store) -> io::Result<Option<AsyncFd<OwnedFd>>> {
+    store.wake_descriptor()?.map(|fd| AsyncFd::with_interest(fd, Interest::READABLE)).transpose()
 }
 
 /// Returns when the disk has completed something. The driver's turn reads the descriptor.
-async fn disk_wakes(wake: Option<&AsyncFd<i32>>) {
+async fn disk_wakes(wake: Option<&AsyncFd<OwnedFd>>) {
     match wake {
         Some(wake) => match wake.readable().await {
             Ok(mut ready) => ready.clear_ready(),

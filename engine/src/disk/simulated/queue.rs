@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use bytes::{Bytes, BytesMut};
 use fastrand::Rng;
@@ -94,8 +95,8 @@ impl Queue for SimulatedQueue {
         self.state_of(|queue| queue.pending.len() + queue.ready.len())
     }
 
-    fn wake_descriptor(&self) -> Option<i32> {
-        None
+    fn wake_descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(None)
     }
 
     fn counters(&self) -> QueueCounters {
