@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::api::ApiKey;
 use super::error_code::ErrorCode;
 use super::field::{Field, Shape};
+use super::parts::PARTS_MAX;
 use super::read::{DecodeError, Reader};
 use super::write::{EncodeError, Writer};
 use super::{
@@ -136,6 +137,14 @@ pub enum RequestError {
         /// What is wrong.
         error: DecodeError,
     },
+    /// It names more than [`PARTS_MAX`] topics and partitions: close the connection.
+    #[error("the request {} names {parts} topics and partitions; more than {PARTS_MAX} are not served at once", header.api)]
+    TooManyParts {
+        /// The header.
+        header: RequestHeader,
+        /// How many.
+        parts: usize,
+    },
 }
 
 /// A client id has the classic form in every version, so that a broker can read the header of a version it does not know.
@@ -168,7 +177,10 @@ pub fn decode_request(frame: Bytes) -> Result<(RequestHeader, Request), RequestE
         return Err(RequestError::UnsupportedVersion { header });
     }
     match Request::decode(header.api, header.version, &mut reader) {
-        Ok(request) => Ok((header, request)),
+        Ok(request) => match request.parts() {
+            0..=PARTS_MAX => Ok((header, request)),
+            parts => Err(RequestError::TooManyParts { header, parts }),
+        },
         Err(error) => Err(RequestError::Body { header, error }),
     }
 }

@@ -27,6 +27,7 @@ mod field;
 mod frame;
 #[cfg(any(test, feature = "json"))]
 mod json;
+mod parts;
 mod read;
 mod records;
 mod schema;
@@ -64,6 +65,7 @@ pub use error_code::ErrorCode;
 pub use frame::{FrameError, FrameReader};
 #[cfg(any(test, feature = "json"))]
 pub use json::ToJson;
+pub use parts::PARTS_MAX;
 pub use read::{ARRAYS_BYTES_MAX, DecodeError, DecodeFault};
 pub use records::Records;
 pub use write::EncodeError;

@@ -201,6 +201,28 @@ fn topics_are_checked_one_by_one_and_made_by_the_controller() {
 }
 
 #[test]
+fn what_one_request_can_ask_for_is_bounded() {
+    let topics = vec![
+        CreatableTopic { num_partitions: 9_000, replication_factor: 1, ..new_topic("a") },
+        CreatableTopic { num_partitions: 1_001, replication_factor: 1, ..new_topic("b") },
+    ];
+    let Answer::Ask { requests, finish } = ask(7, CreateTopicsRequest { topics, ..Default::default() })
+    else {
+        panic!("topics are made by the controller");
+    };
+    assert!(requests.is_empty());
+    let Response::CreateTopics(response) = finish(Vec::new()) else { panic!("another response") };
+    assert!(response.topics.iter().all(|topic| topic.error_code == ErrorCode::InvalidPartitions));
+
+    let twice = MetadataRequest {
+        topics: Some([metadata("t"), metadata("t")].into_iter().filter_map(|m| m.topics).flatten().collect()),
+        ..metadata("t")
+    };
+    let Answer::NowAndCreate(Response::Metadata(response), _) = ask(12, twice) else { panic!("metadata") };
+    assert_eq!(response.topics.len(), 1, "named twice, answered once");
+}
+
+#[test]
 fn topics_are_deleted_by_name_and_by_id() {
     use highwater_replication::wire::delete_topics::DeleteTopicsResponse;
     let by = |name: Option<&str>, id| DeleteTopicState { name: name.map(str::to_owned), topic_id: id };

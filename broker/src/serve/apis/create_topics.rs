@@ -10,9 +10,10 @@ use highwater_replication::wire::create_topics::{
     CreatableReplicaAssignment, CreatableTopic, CreatableTopicConfigs, CreatableTopicResult,
     CreateTopicsRequest, CreateTopicsResponse,
 };
-use highwater_replication::wire::{ErrorCode, Response};
+use highwater_replication::wire::{ErrorCode, PARTS_MAX, Response};
 
 use super::{Answer, Facts, refusals};
+use crate::settings;
 
 type Refusal = (ErrorCode, String);
 
@@ -26,10 +27,16 @@ pub(super) fn answer(facts: &Facts<'_>, version: i16, request: &CreateTopicsRequ
             repeated.insert(topic.name.clone());
         }
     }
+    let asked: usize = request.topics.iter().map(|topic| partitions_of(facts, topic)).sum();
     let mut outcomes = Vec::new();
     let mut requests = Vec::new();
     for topic in &request.topics {
-        let checked = if repeated.contains(&topic.name) {
+        let checked = if asked > PARTS_MAX {
+            Err((
+                ErrorCode::InvalidPartitions,
+                format!("the request asks for {asked} partitions; {PARTS_MAX} at a time can be made"),
+            ))
+        } else if repeated.contains(&topic.name) {
             Err((ErrorCode::InvalidRequest, "the request names this topic more than once".to_owned()))
         } else {
             check(facts, version, topic)
@@ -47,6 +54,11 @@ pub(super) fn answer(facts: &Facts<'_>, version: i16, request: &CreateTopicsRequ
         }
     }
     Answer::Ask { requests, finish: Box::new(|replies| finish(outcomes, replies)) }
+}
+
+fn partitions_of(facts: &Facts<'_>, topic: &CreatableTopic) -> usize {
+    let by_default = facts.settings.count(&settings::NUM_PARTITIONS);
+    usize::try_from(topic.num_partitions).unwrap_or(by_default).max(topic.assignments.len())
 }
 
 /// The topic as the controller is asked for it; time and purpose are the request's.

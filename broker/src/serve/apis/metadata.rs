@@ -1,5 +1,7 @@
 //! `Metadata`: which brokers and topics there are, and who leads. A topic that is not there may be made by the question.
 
+use std::collections::BTreeSet;
+
 use highwater_engine::units::{NodeId, TopicPartition};
 use highwater_replication::controller::{ClusterState, PartitionState, Topic};
 use highwater_replication::wire::ErrorCode;
@@ -23,8 +25,11 @@ pub(super) fn answer(facts: &Facts<'_>, version: i16, request: MetadataRequest) 
     let topics = if all {
         facts.state.topics.iter().map(|(name, topic)| known(facts.state, name, topic)).collect()
     } else {
-        let asked = request.topics.unwrap_or_default();
-        asked.into_iter().map(|asked| one(facts, asked, may_create, &mut creations)).collect()
+        // Each is answered once, as in Kafka: the answer is not larger than the cluster, however often a topic is named.
+        let mut seen = BTreeSet::new();
+        let asked = request.topics.unwrap_or_default().into_iter();
+        let asked = asked.filter(|topic| seen.insert((topic.topic_id, topic.name.clone())));
+        asked.map(|asked| one(facts, asked, may_create, &mut creations)).collect()
     };
     let brokers = facts.alive().map(|(id, broker)| MetadataResponseBroker {
         node_id: id.value(),
