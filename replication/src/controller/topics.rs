@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use highwater_engine::checkpoint::GUARD_TOPIC;
 use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, TopicId, TopicPartition};
 
 use super::change::Change;
@@ -220,6 +221,10 @@ fn place(brokers: &[NodeId], count: usize, factor: usize, start: usize, shift: u
 fn check_name(state: &ClusterState, name: &str) -> Result<(), TopicRefusal> {
     TopicPartition::check_topic(name)
         .map_err(|error| TopicRefusal::InvalidName { why: error.to_string() })?;
+    // Its entry in an offset checkpoint would be taken for the guard, and the file for damaged.
+    if name == GUARD_TOPIC {
+        return Err(TopicRefusal::InvalidName { why: format!("no topic can be called {GUARD_TOPIC}") });
+    }
     if state.topics.contains_key(name) {
         return Err(TopicRefusal::Exists { name: name.to_owned() });
     }

@@ -80,6 +80,7 @@ fn names_counts_assignments_and_settings_are_checked() {
     };
     let cases: Vec<(NewTopic, Check)> = vec![
         (new_topic("a/b"), |r| matches!(r, TopicRefusal::InvalidName { .. })),
+        (new_topic("__highwater_guard"), |r| matches!(r, TopicRefusal::InvalidName { .. })),
         (new_topic("a.b"), |r| matches!(r, TopicRefusal::Exists { .. })),
         (new_topic("a_b"), |r| matches!(r, TopicRefusal::Collides { name } if name == "a.b")),
         (NewTopic { partitions: Some(0), ..new_topic("x") }, |r| {
