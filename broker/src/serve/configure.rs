@@ -129,6 +129,7 @@ pub(super) fn shard_config(settings: &Settings, identity: Identity) -> ShardConf
 pub(super) fn socket_limits(settings: &Settings) -> SocketLimits {
     SocketLimits {
         accepted_max: settings.count(&settings::MAX_CONNECTIONS),
+        accepted_per_address_max: settings.count(&settings::MAX_CONNECTIONS_PER_IP),
         requests_max: settings.count(&settings::QUEUED_MAX_REQUESTS),
         frame_bytes_max: settings.count(&settings::SOCKET_REQUEST_MAX_BYTES),
         idle_max: settings.duration_ms(&settings::CONNECTIONS_MAX_IDLE_MS),

@@ -193,6 +193,8 @@ settings! {
         "A request larger than this costs its sender the connection";
     MAX_CONNECTIONS: Integer = "max.connections", within(1, INT_MAX), "connections", "4096",
         "Connections at a time; further ones are closed at once";
+    MAX_CONNECTIONS_PER_IP: Integer = "max.connections.per.ip", within(1, INT_MAX), "connections", "2147483647",
+        "Connections at a time from one address; further ones are closed at once";
     CONNECTIONS_MAX_IDLE_MS: Integer = "connections.max.idle.ms", from(1), "ms", "600000",
         "A connection that has been silent for so long is closed";
     QUEUED_MAX_REQUESTS: Integer = "queued.max.requests", within(1, INT_MAX), "requests", "500",

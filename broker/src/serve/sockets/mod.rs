@@ -12,6 +12,7 @@ mod reader;
 mod writer;
 
 #[cfg(test)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "whatever is not expected fails the test")]
 mod sockets_test;
 
 pub(crate) use budget::Budget;
@@ -19,7 +20,9 @@ pub(crate) use listener::Bound;
 pub use listener::ListenError;
 pub(crate) use reader::Gone;
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,6 +82,8 @@ pub(crate) enum SocketNews {
 pub(crate) struct SocketLimits {
     /// Accepted connections at a time.
     pub(crate) accepted_max: usize,
+    /// Of these, from one address.
+    pub(crate) accepted_per_address_max: usize,
     /// Requests of one connection that are under way.
     pub(crate) requests_max: usize,
     /// Bytes of one frame.
@@ -105,6 +110,8 @@ struct Socket {
     state: State,
     /// Of an accepted one: the reader's permits, and the sizes of the requests that are not done, oldest first.
     requests: Option<(Arc<Semaphore>, VecDeque<usize>)>,
+    /// Of an accepted one: from where.
+    from: Option<IpAddr>,
 }
 
 /// The table. Dropping it closes everything.
@@ -115,13 +122,23 @@ pub(crate) struct Sockets<T> {
     budget: Arc<Budget>,
     open: HashMap<ConnectionId, Socket>,
     accepted: usize,
+    accepted_from: HashMap<IpAddr, usize>,
     next_id: u64,
 }
 
 impl<T: From<SocketNews> + Send + 'static> Sockets<T> {
     /// No connections yet.
     pub(crate) fn new(mailbox: Mailbox<T>, clock: Clock, limits: SocketLimits, budget: Arc<Budget>) -> Self {
-        Self { mailbox, clock, limits, budget, open: HashMap::new(), accepted: 0, next_id: 0 }
+        Self {
+            mailbox,
+            clock,
+            limits,
+            budget,
+            open: HashMap::new(),
+            accepted: 0,
+            accepted_from: HashMap::new(),
+            next_id: 0,
+        }
     }
 
     fn new_id(&mut self) -> ConnectionId {
@@ -134,6 +151,15 @@ impl<T: From<SocketNews> + Send + 'static> Sockets<T> {
         if self.accepted >= self.limits.accepted_max {
             return None;
         }
+        // One that is gone already has no address, and is found to be gone by its reader.
+        let from = stream.peer_addr().ok().map(|address| address.ip());
+        if let Some(from) = from {
+            let held = self.accepted_from.entry(from).or_default();
+            if *held >= self.limits.accepted_per_address_max {
+                return None;
+            }
+            *held += 1;
+        }
         let id = self.new_id();
         let permits = Arc::new(Semaphore::new(self.limits.requests_max));
         let limits = ReaderLimits {
@@ -143,7 +169,7 @@ impl<T: From<SocketNews> + Send + 'static> Sockets<T> {
         };
         let state = self.start(id, stream, limits);
         self.accepted += 1;
-        self.open.insert(id, Socket { state, requests: Some((permits, VecDeque::new())) });
+        self.open.insert(id, Socket { state, requests: Some((permits, VecDeque::new())), from });
         Some(id)
     }
 
@@ -160,7 +186,7 @@ impl<T: From<SocketNews> + Send + 'static> Sockets<T> {
             });
         });
         let state = State::Connecting { waiting: Vec::new(), task: task.abort_handle() };
-        self.open.insert(id, Socket { state, requests: None });
+        self.open.insert(id, Socket { state, requests: None, from: None });
         id
     }
 
@@ -212,7 +238,7 @@ impl<T: From<SocketNews> + Send + 'static> Sockets<T> {
 
     /// The oldest `count` requests of an accepted connection need no more memory: their answers are queued.
     pub(crate) fn requests_done(&mut self, id: ConnectionId, count: usize) {
-        let Some(Socket { requests: Some((_, sizes)), state }) = self.open.get_mut(&id) else { return };
+        let Some(Socket { requests: Some((_, sizes)), state, .. }) = self.open.get_mut(&id) else { return };
         let count = count.min(sizes.len());
         self.budget.release(sizes.drain(..count).sum());
         // The place is free when the answer is written: whoever does not read cannot ask on.
@@ -239,7 +265,7 @@ impl<T: From<SocketNews> + Send + 'static> Sockets<T> {
     /// Writes what is queued, as far as the socket takes it; when it does not, a task waits for it.
     pub(crate) fn flush(&mut self, id: ConnectionId) {
         let stall_max = self.limits.stall_max;
-        let Some(Socket { state: State::Open { writer, .. }, requests }) = self.open.get_mut(&id) else {
+        let Some(Socket { state: State::Open { writer, .. }, requests, .. }) = self.open.get_mut(&id) else {
             return;
         };
         let Flushed { bytes, requests: done, outcome } = writer.flush();
@@ -269,12 +295,24 @@ impl<T: From<SocketNews> + Send + 'static> Sockets<T> {
         }
     }
 
+    fn let_go(&mut self, from: IpAddr) {
+        if let Entry::Occupied(mut held) = self.accepted_from.entry(from) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
+    }
+
     /// Closes a connection; nothing more is told of it but what is in the mailbox already. Whether it was there.
     pub(crate) fn close(&mut self, id: ConnectionId) -> bool {
         let Some(socket) = self.open.remove(&id) else { return false };
         let mut bytes = 0;
         if let Some((_, sizes)) = &socket.requests {
             self.accepted -= 1;
+            if let Some(from) = socket.from {
+                self.let_go(from);
+            }
             bytes += sizes.iter().sum::<usize>();
         }
         if let (State::Open { writer, .. }, Some(_)) = (&socket.state, &socket.requests) {

@@ -13,6 +13,7 @@ struct Table {
 
 const LIMITS: SocketLimits = SocketLimits {
     accepted_max: 3,
+    accepted_per_address_max: 3,
     requests_max: 2,
     frame_bytes_max: 4 << 20,
     idle_max: Duration::from_secs(60),
@@ -125,6 +126,32 @@ async fn further_connections_are_closed_at_the_bound() {
     let mut fourth = table.client().await;
     assert!(table.accept().await.is_none());
     assert_eq!(fourth.read(&mut [0; 1]).await.unwrap_or(0), 0);
+}
+
+#[tokio::test]
+async fn one_address_can_have_so_many_and_others_have_theirs() {
+    let mut table = table(SocketLimits { accepted_per_address_max: 1, ..LIMITS });
+    let first = table.client().await;
+    let id = table.accept().await.unwrap();
+    let _second = table.client().await;
+    assert!(table.accept().await.is_none());
+    let elsewhere = tokio::net::TcpSocket::new_v4().unwrap();
+    elsewhere.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let _other = elsewhere.connect(table.address.to_string().parse().unwrap()).await.unwrap();
+    assert!(table.accept().await.is_some());
+    table.sockets.close(id);
+    drop(first);
+    let _third = table.client().await;
+    let accepted = loop {
+        match table.next().await {
+            SocketNews::Accepted(stream) => break table.sockets.accept(stream),
+            SocketNews::Connected { .. }
+            | SocketNews::Frame { .. }
+            | SocketNews::Writable { .. }
+            | SocketNews::Gone { .. } => {}
+        }
+    };
+    assert!(accepted.is_some(), "the place is free again");
 }
 
 #[tokio::test]
