@@ -140,6 +140,11 @@ impl<'a> LegacyMessage<'a> {
         self.magic
     }
 
+    /// What its timestamp, and those in it, mean.
+    pub const fn timestamp_type(&self) -> TimestampType {
+        self.timestamp_type
+    }
+
     /// How its value is compressed; if it is at all, the message is a wrapper.
     pub const fn compression(&self) -> Compression {
         self.compression

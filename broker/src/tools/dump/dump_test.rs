@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use highwater_engine::checkpoint::{OffsetCheckpoint, encode_offsets};
 use serde_json::Value;
 
 use super::*;
@@ -110,6 +111,55 @@ fn damage_is_shown_with_its_reason_and_what_follows_a_wrong_crc_too() {
     assert!(lines[0]["reason"].as_str().unwrap().starts_with("CRC "), "{}", lines[0]);
     assert_eq!(lines[2]["reason"], "nothing but 200 zeros is left");
     assert_eq!(lines[2]["bytes_left"], 200);
+}
+
+#[test]
+fn messages_of_the_formats_before_magic_2_are_shown_with_their_records() {
+    let sets = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/testdata/record-sets");
+    for name in ["v0-none", "v0-gzip", "v1-lz4", "v1-snappy", "mixed-upgrade"] {
+        let path = sets.join(name);
+        let expected = read_json(&path.with_extension("json"));
+        let messages = json_lines(&path.with_extension("log"));
+        let records: Vec<&Value> = messages.iter().flat_map(|m| m["records"].as_array().unwrap()).collect();
+        let expected_records = expected["records"].as_array().unwrap();
+        assert_eq!(records.len(), expected_records.len(), "{name}");
+        for (have, expected) in records.iter().zip(expected_records) {
+            assert_has(have, expected, &[]);
+        }
+        if !matches!(name, "v0-none" | "mixed-upgrade") {
+            // A compressed set is one message; a plain one is as many as it has records.
+            for (have, expected) in messages.iter().zip(expected["batches"].as_array().unwrap()) {
+                assert_has(have, expected, &["codec"]);
+            }
+        }
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("00000000000000000000.log");
+    let mut bytes = std::fs::read(sets.join("v1-none.log")).unwrap();
+    bytes[30] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let lines = json_lines(&path);
+    assert_eq!((&lines[0]["valid"], &lines[1]["valid"]), (&Value::from(false), &Value::from(true)));
+    assert!(lines[0]["reason"].as_str().unwrap().starts_with("CRC "), "{}", lines[0]);
+}
+
+#[test]
+fn a_checkpoint_says_whether_its_guard_is_right() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("recovery-point-offset-checkpoint");
+    let name = TopicPartition::new("orders", 1).unwrap();
+    let text = encode_offsets(&OffsetCheckpoint::from([(name, Offset::new(120).unwrap())]));
+    let entry = serde_json::json!({"topic": "orders", "partition": 1, "offset": 120});
+    std::fs::write(&path, &text).unwrap();
+    assert_eq!(json_lines(&path), [entry.clone(), serde_json::json!({"guard": "right"})]);
+    std::fs::write(&path, text.replace(" 120", " 121")).unwrap();
+    let lines = json_lines(&path);
+    assert_eq!(lines[1], serde_json::json!({"guard": "wrong"}));
+    assert_eq!(lines[2]["valid"], false);
+    std::fs::write(&path, "0\n1\norders 1 120\n").unwrap();
+    assert_eq!(json_lines(&path), [entry, serde_json::json!({"guard": "missing"})]);
+    std::fs::write(&path, "0\n2\norders 1 120\n").unwrap();
+    assert_eq!(json_lines(&path)[1]["valid"], false);
 }
 
 #[test]

@@ -86,3 +86,8 @@ pub(super) fn hex(bytes: Option<&[u8]>) -> Value {
         Value::String(text)
     })
 }
+
+/// How many bytes; -1 if there are none.
+pub(super) fn size(bytes: Option<&[u8]>) -> Value {
+    Value::from(bytes.map_or(-1, |bytes| i64::try_from(bytes.len()).unwrap_or(i64::MAX)))
+}

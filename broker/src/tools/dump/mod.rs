@@ -3,13 +3,19 @@
 //! Shows what the bytes say, whether or not a broker would believe it; what does not hold together is shown with the reason.
 //! Changes nothing and takes no lock, so that it can be used beside a running broker, whose last batch may then be shown as torn.
 
+mod legacy;
 mod lines;
 mod segment;
 mod small;
+mod text;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+use highwater_engine::checkpoint::{
+    CLEAN_MARK, LEADER_EPOCH_CHECKPOINT, META_PROPERTIES, PARTITION_METADATA, decode_partition_metadata,
+    decode_properties,
+};
 use highwater_engine::units::{Offset, TopicPartition};
 
 pub use lines::Format;
@@ -30,7 +36,7 @@ pub enum DumpError {
     /// The name says nothing about what is in it.
     #[error(
         "{path} is none of Kafka's files: a dump can show *.log, *.index, *.timeindex, *.txnindex, *.snapshot, *checkpoint, \
-         partition.metadata, meta.properties, and directories of them"
+         partition.metadata, meta.properties, .kafka_cleanshutdown, and directories of them"
     )]
     Unknown {
         /// The file.
@@ -51,7 +57,9 @@ enum Kind {
     Snapshot,
     OffsetCheckpoint,
     EpochCheckpoint,
-    Text,
+    PartitionMetadata,
+    MetaProperties,
+    CleanMark,
 }
 
 impl Kind {
@@ -68,8 +76,10 @@ impl Kind {
             Some("txnindex") => base().map(Self::AbortedIndex),
             Some("snapshot") => Some(Self::Snapshot),
             Some(_) | None => match name {
-                "leader-epoch-checkpoint" => Some(Self::EpochCheckpoint),
-                "partition.metadata" | "meta.properties" | ".kafka_cleanshutdown" => Some(Self::Text),
+                LEADER_EPOCH_CHECKPOINT => Some(Self::EpochCheckpoint),
+                PARTITION_METADATA => Some(Self::PartitionMetadata),
+                META_PROPERTIES => Some(Self::MetaProperties),
+                CLEAN_MARK => Some(Self::CleanMark),
                 name if name.ends_with("-offset-checkpoint") => Some(Self::OffsetCheckpoint),
                 _ => None,
             },
@@ -83,9 +93,13 @@ impl Kind {
             Self::TimeIndex(base) => small::time_index(path, base, lines),
             Self::AbortedIndex(base) => small::aborted_index(path, base, lines),
             Self::Snapshot => small::snapshot(path, lines),
-            Self::OffsetCheckpoint => small::checkpoint(path, &["topic", "partition", "offset"], lines),
-            Self::EpochCheckpoint => small::checkpoint(path, &["epoch", "start_offset"], lines),
-            Self::Text => small::text(path, lines),
+            Self::OffsetCheckpoint => text::offsets(path, lines),
+            Self::EpochCheckpoint => text::epochs(path, lines),
+            Self::PartitionMetadata => {
+                text::plain(path, lines, |bytes| decode_partition_metadata(bytes).into())
+            }
+            Self::MetaProperties => text::plain(path, lines, |bytes| decode_properties(bytes).into()),
+            Self::CleanMark => text::clean_mark(path, lines),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The batches of a `.log` file and the records in them, read one batch at a time.
 //!
 //! What is not whole is shown as such, with its reason; behind a wrong CRC the walk goes on, behind anything else there is nothing to go on.
+//! Messages of the formats before magic 2 are shown by `legacy`.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +14,8 @@ use highwater_engine::batch::{
 use highwater_engine::units::{LeaderEpoch, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use serde_json::{Value, json};
 
-use super::lines::{Fields, Lines, fields, hex};
+use super::legacy;
+use super::lines::{Fields, Lines, fields, hex, size};
 
 /// Zeros behind a log may be many; no more than these are looked at together with a header that is not one.
 const PEEK_BYTES: u64 = 64 << 10;
@@ -29,6 +31,10 @@ pub(super) fn dump(path: &Path, lines: &mut Lines<'_>) -> io::Result<()> {
             Some(Ok((_, view))) => {
                 lines.put(whole(position, &view))?;
                 position += view.bytes().len() as u64;
+            }
+            Some(Err(_)) if legacy::size_bytes(&batch) == Some(batch.len()) => {
+                lines.put(legacy::message(position, &batch))?;
+                position += batch.len() as u64;
             }
             Some(Err(stop)) => {
                 let crc_is_wrong = matches!(stop.reason, StopReason::Crc { .. });
@@ -50,7 +56,11 @@ fn read_batch(file: &File, position: u64, end: u64, batch: &mut Vec<u8>) -> io::
     let head_bytes = usize::try_from(left).unwrap_or(usize::MAX).min(HEADER_BYTES);
     let head = header.get_mut(..head_bytes).unwrap_or_default();
     file.read_exact_at(head, position)?;
-    let wanted = BatchHeader::parse(head).map_or(PEEK_BYTES, |header| header.size_bytes as u64);
+    let size_bytes = match BatchHeader::parse(head) {
+        Ok(header) => Some(header.size_bytes),
+        Err(_) => legacy::size_bytes(head),
+    };
+    let wanted = size_bytes.map_or(PEEK_BYTES, |bytes| bytes as u64);
     // Not more than the file has, whatever the length field says.
     batch.resize(usize::try_from(wanted.min(left)).unwrap_or(usize::MAX), 0);
     file.read_exact_at(batch, position)
@@ -120,7 +130,6 @@ fn header_fields(position: u64, header: &BatchHeader) -> Fields {
 
 fn record_fields(header: &BatchHeader, record: &RecordView<'_>) -> Fields {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let size = |bytes: Option<&[u8]>| json!(bytes.map_or(-1, |b| i64::try_from(b.len()).unwrap_or(i64::MAX)));
     let headers: Vec<_> = record.headers.iter().map(|(key, value)| json!([text(key), hex(value)])).collect();
     let header_keys: Vec<_> = record.headers.iter().map(|(key, _)| text(key)).collect();
     let mut line = fields([

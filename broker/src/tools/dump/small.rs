@@ -1,4 +1,4 @@
-//! The files beside a `.log`: indexes, producer snapshots, checkpoints. Small enough to be read whole; a larger one is refused.
+//! The binary files beside a `.log`: indexes and producer snapshots. Small enough to be read whole; a larger one is refused.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,7 +14,7 @@ use super::lines::{Lines, fields};
 /// No file of these kinds is larger.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = fs::File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if read as u64 > FILE_BYTES_MAX {
@@ -23,7 +23,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn damage(lines: &mut Lines<'_>, why: &str) -> io::Result<()> {
+pub(super) fn damage(lines: &mut Lines<'_>, why: &str) -> io::Result<()> {
     lines.put(fields([("valid", Value::Bool(false)), ("reason", Value::from(why))]))
 }
 
@@ -96,40 +96,4 @@ fn producer_fields(producer: &ProducerSummary) -> super::lines::Fields {
         ("first_offset", json!(offsets.0)),
         ("last_offset", json!(offsets.1)),
     ])
-}
-
-/// What a text file says, line by line, as it is there.
-pub(super) fn text(path: &Path, lines: &mut Lines<'_>) -> io::Result<()> {
-    let bytes = read(path)?;
-    for line in String::from_utf8_lossy(&bytes).lines() {
-        lines.put(fields([("line", Value::from(line))]))?;
-    }
-    Ok(())
-}
-
-/// A checkpoint: a version, a count, and so many lines of this many fields.
-pub(super) fn checkpoint(path: &Path, names: &[&str], lines: &mut Lines<'_>) -> io::Result<()> {
-    let bytes = read(path)?;
-    let content = String::from_utf8_lossy(&bytes);
-    let mut rows = content.lines();
-    let head = (rows.next().map(str::trim), rows.next().and_then(|count| count.trim().parse::<usize>().ok()));
-    let mut entries = 0;
-    for row in rows {
-        let values: Vec<&str> = row.split_whitespace().collect();
-        if values.len() != names.len() {
-            return damage(lines, &format!("{row:?} has not {} fields", names.len()));
-        }
-        let value = |text: &&str| text.parse::<i64>().map_or_else(|_| Value::from(*text), Value::from);
-        lines.put(names.iter().map(|name| (*name).to_owned()).zip(values.iter().map(value)).collect())?;
-        entries += 1;
-    }
-    match head {
-        (Some("0"), Some(count)) if count == entries => Ok(()),
-        // Kafka makes the file empty before it has anything to say.
-        (None | Some("0"), None) if entries == 0 => Ok(()),
-        (Some("0"), _) => {
-            damage(lines, &format!("the count does not say {entries}, and so many entries are there"))
-        }
-        (version, _) => damage(lines, &format!("version {} instead of 0", version.unwrap_or("(nothing)"))),
-    }
 }
