@@ -88,6 +88,7 @@ impl<W> ProducerIds<W> {
 }
 
 #[cfg(test)]
+#[expect(clippy::wildcard_enum_match_arm, reason = "whatever is not expected fails the test")]
 mod tests {
     use super::*;
 
