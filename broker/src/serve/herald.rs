@@ -39,6 +39,7 @@ pub(super) struct Herald {
     closed_at: Option<Monotonic>,
     closed_since: u64,
     duplicate_is_said: bool,
+    unreachable_is_said: bool,
 }
 
 impl Herald {
@@ -55,6 +56,7 @@ impl Herald {
             closed_at: None,
             closed_since: 0,
             duplicate_is_said: false,
+            unreachable_is_said: false,
         })
     }
 
@@ -81,6 +83,20 @@ impl Herald {
     pub(super) fn listening(&mut self, address: &HostPort) {
         let address = address.to_string();
         self.say(Event::Listening { broker: self.broker, address, process: std::process::id() });
+    }
+
+    /// The controller cannot be connected to; it is tried again until it can.
+    pub(super) fn controller_unreachable(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.unreachable_is_said, true) {
+            self.note(format!("the controller cannot be reached ({why}); trying again until it can"));
+        }
+    }
+
+    /// The controller answered.
+    pub(super) fn controller_heard(&mut self) {
+        if std::mem::replace(&mut self.unreachable_is_said, false) {
+            self.note("the controller answers".to_owned());
+        }
     }
 
     /// A client's connection was closed for what it did. What a client sent is not repeated.

@@ -80,7 +80,7 @@ pub enum SettingError {
         text: String,
     },
     /// There is no such setting.
-    #[error("there is no setting {key:?}; did you mean {nearest}? `highwater config` lists them all")]
+    #[error("there is no setting {key:?}; {}`highwater config` lists them all", did_you_mean(.key, .nearest))]
     Unknown {
         /// The name that was given.
         key: String,
@@ -234,6 +234,11 @@ pub struct Replication {
     pub factor: usize,
     /// In-sync replicas without which `acks=all` is refused.
     pub min_insync: usize,
+}
+
+/// What looks like nothing is not guessed at.
+fn did_you_mean(key: &str, nearest: &str) -> String {
+    if 2 * edits(key, nearest) <= nearest.len() { format!("did you mean {nearest}? ") } else { String::new() }
 }
 
 /// The known name that looks most like this one.

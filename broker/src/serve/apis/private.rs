@@ -1,8 +1,8 @@
 //! What tools ask by the private message: the cluster, how far this broker's partitions are, another leader.
 
 use bytes::Bytes;
-use highwater_engine::units::{LeaderEpoch, Offset};
-use highwater_replication::controller::{ControllerReply, ControllerRequest};
+use highwater_engine::units::{LeaderEpoch, Offset, TopicPartition};
+use highwater_replication::controller::{ControllerReply, ControllerRequest, ElectionRefusal};
 use highwater_replication::partition::{RoleName, Status};
 use highwater_replication::wire::Response;
 use highwater_replication::wire::highwater::HighwaterResponse;
@@ -25,19 +25,28 @@ pub(super) fn answer(facts: &Facts<'_>, json: &Bytes) -> Answer {
             Answer::Now(response(&ToolReply::Marks(led.map(marks).collect())))
         }
         ToolRequest::Elect { partition, election } => Answer::Ask {
-            requests: vec![ControllerRequest::Elect { partition, election }],
-            finish: Box::new(|replies| response(&elected(replies))),
+            requests: vec![ControllerRequest::Elect { partition: partition.clone(), election }],
+            finish: Box::new(move |replies| response(&elected(&partition, replies))),
         },
     }
 }
 
-fn elected(replies: Vec<Option<ControllerReply>>) -> ToolReply {
+fn elected(partition: &TopicPartition, replies: Vec<Option<ControllerReply>>) -> ToolReply {
     match replies.into_iter().next().flatten() {
-        Some(ControllerReply::Elected { outcome: Ok(leader), .. }) => {
-            ToolReply::Elected { leader: leader.value() }
-        }
+        // Who leads already leads as was asked for.
+        Some(ControllerReply::Elected {
+            outcome: Ok(leader) | Err(ElectionRefusal::NotNeeded { leader }),
+            ..
+        }) => ToolReply::Elected { leader: leader.value() },
         Some(ControllerReply::Elected { outcome: Err(refusal), .. }) => {
-            ToolReply::Refused(refusal.to_string())
+            let hint = match refusal {
+                ElectionRefusal::NotInSync { .. } | ElectionRefusal::NobodyAvailable => {
+                    "; `highwater status` shows who is in sync"
+                }
+                ElectionRefusal::UnknownPartition => "; `highwater topics list` shows what there is",
+                ElectionRefusal::NotNeeded { .. } | ElectionRefusal::EpochsUsedUp | _ => "",
+            };
+            ToolReply::Refused(format!("{partition}: {refusal}{hint}"))
         }
         _ => ToolReply::Refused("the controller does not answer; try again".to_owned()),
     }

@@ -47,6 +47,7 @@ impl Broker {
         if let Some(lane) = self.peers.lane_of(id) {
             self.tell(Event::PeerFrame { lane, frame });
         } else if self.link.owns(id) {
+            self.herald.controller_heard();
             match self.link.frame(frame) {
                 Ok(Some((call, reply))) => self.tell(Event::ControllerAnswered { call, reply: Some(reply) }),
                 Ok(None) => {}
@@ -79,6 +80,17 @@ impl Broker {
         if let Some(lane) = self.peers.remove_connection(id) {
             self.tell(Event::PeerDown { lane });
         } else if self.link.owns(id) {
+            // One that ended is made again at once; only if that fails, people should know.
+            match why {
+                Gone::Broken(error) => self.herald.controller_unreachable(&error.to_string()),
+                Gone::ConnectTimeout => self.herald.controller_unreachable(&why.to_string()),
+                Gone::Closed
+                | Gone::Idle
+                | Gone::BadFrame(_)
+                | Gone::NotARequest
+                | Gone::Slow
+                | Gone::Stalled => {}
+            }
             let unanswered = self.link.gone();
             self.nobody_answers(&unanswered);
         } else {

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_engine::disk::{Patience, PosixDisk, SyncThread};
+use highwater_engine::disk::{LockError, Patience, PosixDisk, SyncThread};
+use highwater_engine::store::StoreOpenError;
 use highwater_engine::units::NodeId;
 use highwater_replication::Rules;
 use highwater_replication::controller::{
@@ -54,11 +55,27 @@ pub enum ControllerHostError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// Its state cannot be used.
-    #[error(transparent)]
-    Open(#[from] ControllerOpenError),
+    #[error("{source}{}", what_to_do(source))]
+    Open {
+        /// Why.
+        #[from]
+        source: ControllerOpenError,
+    },
     /// The system gives no thread or no reactor.
     #[error("the controller cannot be run: {0}")]
     System(#[from] std::io::Error),
+}
+
+fn what_to_do(error: &ControllerOpenError) -> &'static str {
+    match error {
+        ControllerOpenError::Store(StoreOpenError::Lock(LockError::Held { .. })) => {
+            "; stop it, or choose another directory with --data DIR"
+        }
+        ControllerOpenError::Store(_) | ControllerOpenError::Io { .. } => {
+            "; make it readable and writable, or choose another directory with --data DIR"
+        }
+        ControllerOpenError::NewerFormat { .. } | ControllerOpenError::Damaged { .. } | _ => "",
+    }
 }
 
 /// What a controller tells who started it.
