@@ -144,6 +144,15 @@ pub enum Event {
         /// In how many milliseconds it is started again; none, if it stays down.
         again_in_ms: Option<u64>,
     },
+    /// A broker's process ended when the whole cluster stopped.
+    Stopped {
+        /// The broker.
+        broker: i32,
+        /// The process id.
+        process: u32,
+        /// How: cleanly, its exit code or the signal.
+        how: String,
+    },
     /// Something else that people should know.
     Note {
         /// The broker, if it is one broker's.
@@ -245,6 +254,7 @@ impl fmt::Display for Event {
             Self::Ended { broker, process, how, again_in_ms: None } => {
                 write!(f, "broker {broker} (process {process}) ended: {how}; stays down")
             }
+            Self::Stopped { broker, process, how } => write!(f, "broker {broker} (process {process}) {how}"),
             Self::Note { broker: Some(broker), text } => write!(f, "broker {broker}: {text}"),
             Self::Note { broker: None, text } => f.write_str(text),
         }

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use highwater_engine::units::NodeId;
 use tokio::signal::unix::{SignalKind, signal};
@@ -9,12 +10,13 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::arguments::{ClusterOfThisMachine, ServeArguments};
 use super::commands::Failure;
 use crate::clock::Clock;
+use crate::event::Event;
 use crate::serve::{
     self, ControllerAt, ControllerHost, ControllerHostError, ControllerNews, ControllerOptions, Form,
     ServeOptions,
 };
 use crate::settings::{self, HostPort, Settings};
-use crate::supervisor::{self, ControllerSide, Launch};
+use crate::supervisor::{self, ControllerSide, Launch, Voice};
 
 /// `highwater` without a command.
 pub(super) fn cluster(arguments: ClusterOfThisMachine) -> Result<(), Failure> {
@@ -27,7 +29,7 @@ pub(super) fn cluster(arguments: ClusterOfThisMachine) -> Result<(), Failure> {
         settings: Settings::from_pairs(&arguments.set)?,
     };
     let clock = Clock::start();
-    Ok(supervisor::run(launch.check()?, clock, |launch| Embedded::start(launch, clock))?)
+    Ok(supervisor::run(launch.check()?, clock, |launch, voice| Embedded::start(launch, clock, voice))?)
 }
 
 /// The controller in the supervisor's process; it stops when the supervisor lets go of it.
@@ -37,14 +39,14 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn start(launch: &Launch, clock: Clock) -> Result<Self, ControllerHostError> {
+    fn start(launch: &Launch, clock: Clock, voice: Arc<Voice>) -> Result<Self, ControllerHostError> {
         let options = ControllerOptions {
             directory: launch.controller_directory(),
             listen: HostPort { host: supervisor::HOST.to_owned(), port: 0 },
             brokers: usize::try_from(launch.brokers).ok(),
             settings: launch.settings.clone(),
         };
-        let host = ControllerHost::start(options, clock, tell)?;
+        let host = ControllerHost::start(options, clock, move |news| tell(news, |event| voice.tell(event)))?;
         let address = host.address().to_string();
         Ok(Self { host: Some(host), address })
     }
@@ -60,28 +62,35 @@ impl ControllerSide for Embedded {
             host.process_ended(node, None);
         }
     }
-}
 
-impl Drop for Embedded {
-    fn drop(&mut self) {
+    fn stop(&mut self) {
         if let Some(host) = self.host.take() {
             host.stop();
         }
     }
 }
 
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 /// Tells people; a controller that cannot go on ends the process, and with it its brokers, whose pipes end.
-fn tell(news: ControllerNews) {
+fn tell(news: ControllerNews, show: impl FnOnce(Event)) {
     match news {
-        ControllerNews::Event(event) => {
-            let mut out = io::stdout().lock();
-            let _nobody_reads = writeln!(out, "{event}").and_then(|()| out.flush());
-        }
+        ControllerNews::Event(event) => show(event),
         ControllerNews::Failed(why) => {
             let _nobody_reads = writeln!(io::stderr(), "highwater: {why}");
             std::process::exit(1);
         }
     }
+}
+
+/// A line for people, who may be gone.
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _nobody_reads = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 /// `highwater serve`.
@@ -124,10 +133,10 @@ pub(super) fn controller(
     let signals =
         runtime.block_on(async { Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) });
     let (mut terminate, mut interrupt) = signals.map_err(Failure::Signals)?;
-    let host = ControllerHost::start(options, Clock::start(), tell)?;
+    let host =
+        ControllerHost::start(options, Clock::start(), |news| tell(news, |event| say(&event.to_string())))?;
     let address = host.address();
-    let _nobody_reads =
-        writeln!(io::stdout(), "the controller listens on {address}, process {}", std::process::id());
+    say(&format!("the controller listens on {address}, process {}", std::process::id()));
     runtime.block_on(async {
         tokio::select! {
             _ = terminate.recv() => {}

@@ -193,7 +193,9 @@ pub fn start(options: ServeOptions) -> Result<Running, ServeError> {
         ));
     }
     let (store, report) = open_store(&settings, &data, clock, &mut herald)?;
-    herald.say(opened(node, &report));
+    if report.stop != Stop::FirstUse {
+        herald.say(opened(node, &report));
+    }
     let (own, reached) = match controller {
         ControllerAt::At(address) => (None, Reached::At(address)),
         ControllerAt::Own { directory } => {
@@ -269,7 +271,7 @@ fn opened(node: NodeId, report: &OpenReport) -> Event {
     Event::Opened {
         broker: node.value(),
         partitions: report.logs.len(),
-        clean: report.stop != Stop::Unclean,
+        clean: report.stop == Stop::Clean,
         cut_bytes: report.logs.iter().map(|log| log.cut_bytes).sum(),
     }
 }

@@ -20,6 +20,8 @@ use crate::event::Event;
 const QUEUE: usize = 1024;
 /// A broker that does not stop for so long, when all stop, is killed.
 const STOP_WAIT: Duration = Duration::from_secs(30);
+/// Nobody waits longer for the first lines, even if a broker still recovers.
+const GREETING_WAIT: Duration = Duration::from_millis(1_800);
 /// An order is one line, sent at once.
 const ORDER_WAIT: Duration = Duration::from_secs(5);
 
@@ -31,8 +33,23 @@ pub trait Surroundings {
     fn process_ended(&mut self, broker: i32);
     /// An event, for people.
     fn show(&mut self, event: &Event);
-    /// All brokers that were to be started listen, with their process ids.
-    fn all_listen(&mut self, processes: &[(i32, u32)]);
+    /// The brokers that were to be started listen, or have been waited for long enough.
+    fn greet(&mut self, brokers: &[Greeted]);
+    /// The whole cluster begins to stop.
+    fn stopping(&mut self);
+    /// All brokers were told to stop: how they end does not concern the controller.
+    fn stop_controller(&mut self);
+}
+
+/// A broker when people are greeted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Greeted {
+    /// The broker.
+    pub broker: i32,
+    /// Its process id.
+    pub process: u32,
+    /// Whether it takes connections.
+    pub listens: bool,
 }
 
 struct Broker {
@@ -51,8 +68,11 @@ pub struct Cluster<S> {
     brokers: BTreeMap<i32, Broker>,
     report: mpsc::Sender<(i32, Report)>,
     reports: mpsc::Receiver<(i32, Report)>,
-    shown_all: bool,
+    greeted: bool,
+    greet_at: Monotonic,
     stopping_since: Option<Monotonic>,
+    /// Who did not stop cleanly when all were told to.
+    unclean: Vec<i32>,
 }
 
 impl<S> std::fmt::Debug for Cluster<S> {
@@ -76,11 +96,23 @@ impl<S: Surroundings> Cluster<S> {
             }
         }
         let (report, reports) = mpsc::channel(QUEUE);
-        Self { launch, surroundings, clock, brokers, report, reports, shown_all: false, stopping_since: None }
+        let greet_at = now.after(GREETING_WAIT);
+        Self {
+            launch,
+            surroundings,
+            clock,
+            brokers,
+            report,
+            reports,
+            greeted: false,
+            greet_at,
+            stopping_since: None,
+            unclean: Vec::new(),
+        }
     }
 
-    /// Runs until a signal came and all brokers have ended.
-    pub async fn run(mut self, orders: UnixListener, mut signals: mpsc::Receiver<()>) {
+    /// Runs until a signal came and all brokers have ended. Answers which of them did not stop cleanly.
+    pub async fn run(mut self, orders: UnixListener, mut signals: mpsc::Receiver<()>) -> Vec<i32> {
         let (slips, mut slips_in) = mpsc::channel(QUEUE);
         let taking = tokio::spawn(take_orders(orders, slips));
         loop {
@@ -92,11 +124,20 @@ impl<S: Surroundings> Cluster<S> {
             tokio::select! {
                 Some((broker, report)) = self.reports.recv() => self.reported(broker, report),
                 Some(slip) = slips_in.recv() => self.ordered(slip),
-                Some(()) = signals.recv() => self.signalled(),
-                () = tokio::time::sleep(wait) => self.kill_what_does_not_stop(),
+                Some(()) = signals.recv() => {
+                    self.signalled();
+                    // The brokers first: without a controller they would look for it.
+                    tokio::task::yield_now().await;
+                    self.surroundings.stop_controller();
+                }
+                () = tokio::time::sleep(wait) => {
+                    self.greet_if_due();
+                    self.kill_what_does_not_stop();
+                }
             }
         }
         taking.abort();
+        self.unclean
     }
 
     fn now(&self) -> Monotonic {
@@ -107,7 +148,8 @@ impl<S: Surroundings> Cluster<S> {
         let now = self.now();
         let starts = self.brokers.values().filter_map(|broker| broker.process.start_at());
         let harsh = self.stopping_since.map(|since| since.after(STOP_WAIT));
-        starts.chain(harsh).map(|at| at.since(now)).min().unwrap_or(Duration::from_secs(3600))
+        let greeting = Some(self.greet_at).filter(|_| !self.greeted);
+        starts.chain(harsh).chain(greeting).map(|at| at.since(now)).min().unwrap_or(Duration::from_secs(3600))
     }
 
     fn start_what_is_due(&mut self) {
@@ -128,7 +170,7 @@ impl<S: Surroundings> Cluster<S> {
         match running {
             Ok(running) => {
                 broker.process.started(now);
-                if self.shown_all {
+                if self.greeted {
                     self.surroundings.show(&Event::Started { broker: id, process: running.process() });
                 }
                 broker.running = Some(running);
@@ -152,7 +194,7 @@ impl<S: Surroundings> Cluster<S> {
 
     fn said(&mut self, id: i32, event: &Event) {
         let listens = matches!(event, Event::Listening { broker, .. } if *broker == id);
-        if !listens || self.shown_all {
+        if !listens || self.greeted {
             self.surroundings.show(event);
         }
         let Some(broker) = self.brokers.get_mut(&id).filter(|_| listens) else { return };
@@ -163,21 +205,25 @@ impl<S: Surroundings> Cluster<S> {
                 Order::Stop | Order::Kill => broker.waiting.push((order, asker)),
             }
         }
-        self.show_once_all_listen();
+        self.greet_if_due();
     }
 
-    /// The first lines for people wait until every broker that should run listens.
-    fn show_once_all_listen(&mut self) {
-        if self.shown_all || !self.brokers.values().all(|b| b.listens || !b.process.is_running()) {
+    /// The first lines for people wait until every broker that should run listens, but not for ever.
+    fn greet_if_due(&mut self) {
+        let settled = |broker: &Broker| {
+            broker.process.start_at().is_none() && (broker.listens || !broker.process.is_running())
+        };
+        let due = self.now() >= self.greet_at || self.brokers.values().all(settled);
+        if self.greeted || self.stopping_since.is_some() || !due {
             return;
         }
-        if self.brokers.values().any(|broker| broker.process.start_at().is_some()) {
-            return;
-        }
-        self.shown_all = true;
-        let process = |(id, broker): (&i32, &Broker)| Some((*id, broker.running.as_ref()?.process()));
-        let processes: Vec<_> = self.brokers.iter().filter_map(process).collect();
-        self.surroundings.all_listen(&processes);
+        self.greeted = true;
+        let greeted = |(id, broker): (&i32, &Broker)| {
+            let process = broker.running.as_ref()?.process();
+            Some(Greeted { broker: *id, process, listens: broker.listens })
+        };
+        let brokers: Vec<_> = self.brokers.iter().filter_map(greeted).collect();
+        self.surroundings.greet(&brokers);
     }
 
     fn ended(&mut self, id: i32, status: std::io::Result<ExitStatus>) {
@@ -186,7 +232,7 @@ impl<S: Surroundings> Cluster<S> {
         let process = broker.running.take().map_or(0, |running| running.process());
         broker.listens = false;
         let again = broker.process.ended(now);
-        self.surroundings.process_ended(id);
+        let is_clean = status.as_ref().is_ok_and(ExitStatus::success);
         let how = status.map_or_else(|error| error.to_string(), describe);
         for (order, asker) in std::mem::take(&mut broker.waiting) {
             let answer = match order {
@@ -199,6 +245,13 @@ impl<S: Surroundings> Cluster<S> {
             };
             tell(asker, answer);
         }
+        if self.stopping_since.is_some() {
+            if !is_clean {
+                self.unclean.push(id);
+            }
+            return self.surroundings.show(&Event::Stopped { broker: id, process, how });
+        }
+        self.surroundings.process_ended(id);
         let again_in_ms = again.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
         self.surroundings.show(&Event::Ended { broker: id, process, how, again_in_ms });
     }
@@ -228,7 +281,10 @@ impl<S: Surroundings> Cluster<S> {
     }
 
     fn shut_down(&mut self, how: Shutdown) {
-        self.stopping_since = self.stopping_since.or(Some(self.now()));
+        if self.stopping_since.is_none() {
+            self.stopping_since = Some(self.now());
+            self.surroundings.stopping();
+        }
         let actions: Vec<_> = self.brokers.iter_mut().map(|(id, b)| (*id, b.process.shutdown(how))).collect();
         for (id, action) in actions {
             self.act(id, action);

@@ -12,10 +12,12 @@ pub mod lifeline;
 mod orders;
 mod process;
 mod run;
+mod voice;
 
-pub use cluster::{Cluster, Surroundings};
+pub use cluster::{Cluster, Greeted, Surroundings};
 pub use holders::Holder;
 pub use launch::{HOST, Launch, LaunchError, for_people};
 pub use orders::{Answer, BrokerOrder, OrderError, close as close_orders, give, listen as listen_for_orders};
 pub use process::Order;
 pub use run::{ControllerSide, RunError, run};
+pub use voice::Voice;

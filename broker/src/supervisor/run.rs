@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
@@ -9,9 +10,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use super::claims::{self, ClaimError, DataDirectory, Free, ORPHANS_WAIT};
-use super::cluster::{Cluster, Surroundings};
+use super::cluster::{Cluster, Greeted, Surroundings};
 use super::launch::{Launch, for_people};
 use super::orders;
+use super::voice::{self, Voice};
 use crate::clock::Clock;
 use crate::event::Event;
 
@@ -24,6 +26,8 @@ pub trait ControllerSide {
     fn address(&self) -> &str;
     /// A broker's process ended.
     fn process_ended(&mut self, broker: i32);
+    /// All brokers stop: it stops as well, before it misses them, so that the state it keeps is that of the running cluster.
+    fn stop(&mut self);
 }
 
 /// Why a cluster could not be run.
@@ -39,28 +43,36 @@ pub enum RunError<E = Infallible> {
     /// The system refuses something that every process may have.
     #[error("the supervisor cannot start: {0}")]
     System(#[from] io::Error),
+    /// It ran, and ended otherwise than it should.
+    #[error("broker {} did not stop cleanly; the next start recovers what it left", brokers(.0))]
+    Unclean(Vec<i32>),
+}
+
+fn brokers(ids: &[i32]) -> String {
+    ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs a cluster until a signal stops it. All brokers have ended when it returns.
 pub fn run<C: ControllerSide, E>(
     mut launch: Launch,
     clock: Clock,
-    start_controller: impl FnOnce(&Launch) -> Result<C, E>,
+    start_controller: impl FnOnce(&Launch, Arc<Voice>) -> Result<C, E>,
 ) -> Result<(), RunError<E>> {
     let claim = DataDirectory::claim(&launch.data)?;
     claim.path().clone_into(&mut launch.data);
     let runtime = Builder::new_current_thread().enable_all().build()?;
     // From here on a signal is an order, not an end: whatever it meets is stopped in order.
     let mut signals = runtime.block_on(async { watch_signals() })?;
+    let voice = Arc::new(Voice::new());
     if wait_for_orphans(&runtime, &launch, clock, &mut signals)? == Waited::SignalCame {
         return Ok(());
     }
-    let controller = start_controller(&launch).map_err(RunError::Controller)?;
+    let controller = start_controller(&launch, Arc::clone(&voice)).map_err(RunError::Controller)?;
     let orders = runtime.block_on(async { orders::listen(&launch.data) })?;
-    let host = Host { controller, launch: launch.clone() };
-    runtime.block_on(Cluster::new(launch, clock, host).run(orders, signals));
+    let host = Host { controller, launch: launch.clone(), voice };
+    let unclean = runtime.block_on(Cluster::new(launch, clock, host).run(orders, signals));
     orders::close(claim.path());
-    Ok(())
+    if unclean.is_empty() { Ok(()) } else { Err(RunError::Unclean(unclean)) }
 }
 
 fn watch_signals() -> io::Result<mpsc::Receiver<()>> {
@@ -101,7 +113,7 @@ fn wait_for_orphans(
             return Err(ClaimError::DirectoryHeld { path: directory, holder });
         }
         if told.as_ref() != Some(&holder) {
-            say(&format!("waiting for {holder}, which still holds {}", for_people(&directory)));
+            voice::say_now(&format!("waiting for {holder}, which still holds {}", for_people(&directory)));
             told = Some(holder);
         }
         let wait = async { tokio::time::timeout(LOOK_AGAIN, signals.recv()).await };
@@ -112,16 +124,10 @@ fn wait_for_orphans(
     Ok(Waited::AllFree)
 }
 
-/// A line for people. A terminal that is gone must not end a cluster.
-fn say(line: &str) {
-    use std::io::Write;
-    let mut out = io::stdout().lock();
-    let _nobody_reads = writeln!(out, "{line}").and_then(|()| out.flush());
-}
-
 struct Host<C> {
     controller: C,
     launch: Launch,
+    voice: Arc<Voice>,
 }
 
 impl<C: ControllerSide> Surroundings for Host<C> {
@@ -134,26 +140,39 @@ impl<C: ControllerSide> Surroundings for Host<C> {
     }
 
     fn show(&mut self, event: &Event) {
-        say(&event.to_string());
+        self.voice.tell(event.clone());
     }
 
-    fn all_listen(&mut self, processes: &[(i32, u32)]) {
-        say(&greeting(&self.launch, self.controller.address(), processes));
+    fn greet(&mut self, brokers: &[Greeted]) {
+        self.voice.greet(&greeting(&self.launch, self.controller.address(), brokers));
+    }
+
+    fn stopping(&mut self) {
+        self.voice.release();
+        let text = "stopping; a second Ctrl-C kills what has not stopped by then".to_owned();
+        self.voice.tell(Event::Note { broker: None, text });
+    }
+
+    fn stop_controller(&mut self) {
+        self.controller.stop();
     }
 }
 
 /// What people see first: what listens where, and three commands to try.
-fn greeting(launch: &Launch, controller: &str, processes: &[(i32, u32)]) -> String {
+fn greeting(launch: &Launch, controller: &str, brokers: &[Greeted]) -> String {
     use std::fmt::Write;
     let mut text = format!("highwater runs, its data in {} (Ctrl-C stops it)\n", for_people(&launch.data));
-    for (broker, process) in processes {
+    for Greeted { broker, process, listens } in brokers {
         let address = launch.address_of(*broker);
-        let _infallible = writeln!(text, "  broker {broker}    {address}  process {process}");
+        let state = if *listens { "" } else { ", still starts" };
+        let _infallible = writeln!(text, "  broker {broker}    {address}  process {process}{state}");
     }
     let _infallible = writeln!(text, "  controller  {controller}  in this process, {}", std::process::id());
-    let first = processes.first().map_or(1, |(broker, _)| *broker);
+    let first = brokers.first().map_or(1, |greeted| greeted.broker);
     let server = launch.address_of(first);
     let program = for_people(&launch.program);
+    // A shell does not look for a bare name here.
+    let program = if program.contains('/') { program } else { format!("./{program}") };
     let bootstrap =
         if launch.port_of(first) == 9092 { String::new() } else { format!(" --bootstrap {server}") };
     let _infallible = write!(
@@ -178,13 +197,15 @@ mod tests {
             data: "/var/data".into(),
             settings: Settings::default(),
         };
-        let text = greeting(&launch, "127.0.0.1:7000", &[(1, 71), (2, 72)]);
+        let greeted = |broker, process, listens| Greeted { broker, process, listens };
+        let brokers = [greeted(1, 71, true), greeted(2, 72, false)];
+        let text = greeting(&launch, "127.0.0.1:7000", &brokers);
         assert_eq!(
             text,
             format!(
                 "highwater runs, its data in /var/data (Ctrl-C stops it)\n\
                  \x20 broker 1    127.0.0.1:9192  process 71\n\
-                 \x20 broker 2    127.0.0.1:9193  process 72\n\
+                 \x20 broker 2    127.0.0.1:9193  process 72, still starts\n\
                  \x20 controller  127.0.0.1:7000  in this process, {}\n\
                  try:\n\
                  \x20 seq 1000 | kcat -P -b 127.0.0.1:9192 -t numbers\n\

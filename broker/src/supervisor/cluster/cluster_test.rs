@@ -32,8 +32,13 @@ impl Surroundings for Seen {
     fn show(&mut self, event: &Event) {
         self.events.lock().unwrap().push(event.clone());
     }
-    fn all_listen(&mut self, processes: &[(i32, u32)]) {
-        *self.listening.lock().unwrap() = processes.to_vec();
+    fn greet(&mut self, brokers: &[Greeted]) {
+        assert!(brokers.iter().all(|greeted| greeted.listens), "{brokers:?}");
+        *self.listening.lock().unwrap() = brokers.iter().map(|g| (g.broker, g.process)).collect();
+    }
+    fn stopping(&mut self) {}
+    fn stop_controller(&mut self) {
+        self.ended.lock().unwrap().clear();
     }
 }
 
@@ -112,10 +117,11 @@ fn brokers_are_started_again_ordered_down_and_stopped() {
 
         // All stop, and none hands over.
         signal.send(()).await.unwrap();
-        running.await.unwrap();
+        assert!(running.await.unwrap().is_empty(), "all stopped cleanly");
+        assert!(seen.ended.lock().unwrap().is_empty(), "the controller does not hear of ends when all stop");
         assert_eq!(std::fs::read_to_string(directory.path().join("broker.heard-1")).unwrap(), "");
         let events = seen.events.lock().unwrap();
-        let clean = |e: &&Event| matches!(e, Event::Ended { how, again_in_ms: None, .. } if how == "stopped cleanly");
-        assert_eq!(events.iter().filter(clean).count(), 3, "{events:?}");
+        let clean = |e: &&Event| matches!(e, Event::Stopped { how, .. } if how == "stopped cleanly");
+        assert_eq!(events.iter().filter(clean).count(), 2, "{events:?}");
     });
 }
