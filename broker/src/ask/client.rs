@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use highwater_engine::units::TopicPartition;
 use highwater_replication::controller::Election;
+use highwater_replication::wire::api_versions::ApiVersionsRequest;
 use highwater_replication::wire::highwater::HighwaterRequest;
 use highwater_replication::wire::{
     self, ApiKey, DecodeError, EncodeError, FrameError, FrameReader, Request, RequestHeader, Response,
@@ -18,6 +19,8 @@ use crate::settings::HostPort;
 const CONNECT_WAIT: Duration = Duration::from_secs(3);
 /// How long it may take to answer; a topic waits for its replicas.
 const ANSWER_WAIT: Duration = Duration::from_secs(60);
+/// How long it may take to answer what needs nobody else; one that hangs, though the system still accepts connections for it, is passed over.
+const PROBE_WAIT: Duration = Duration::from_secs(3);
 /// No answer to a tool is larger.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
@@ -109,6 +112,26 @@ impl Connection {
         Err(last)
     }
 
+    /// Connects to a broker that has to answer soon, or is not waited for.
+    pub(super) fn open_impatient(address: &HostPort) -> io::Result<Self> {
+        let connection = Self::open(address)?;
+        connection.stream.set_read_timeout(Some(PROBE_WAIT))?;
+        Ok(connection)
+    }
+
+    /// Connects to a broker and makes sure that it answers.
+    fn open_probed(address: &HostPort) -> io::Result<Self> {
+        let mut connection = Self::open_impatient(address)?;
+        // What answers something else is there; the question itself will tell what it is.
+        if let Err(AskError::Broken { source, .. }) =
+            connection.call(0, &ApiVersionsRequest::default().into())
+        {
+            return Err(source);
+        }
+        connection.stream.set_read_timeout(Some(ANSWER_WAIT))?;
+        Ok(connection)
+    }
+
     /// Where it leads to.
     pub fn address(&self) -> &HostPort {
         &self.address
@@ -174,17 +197,22 @@ impl Connection {
                 }
                 Ok(count) => self.frames.feed(piece.get(..count).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    let source =
+                        io::Error::new(io::ErrorKind::TimedOut, "it accepts connections and does not answer");
+                    return Err(AskError::Broken { address, source });
+                }
                 Err(source) => return Err(AskError::Broken { address, source }),
             }
         }
     }
 }
 
-/// A connection to the first of the brokers that can be reached.
+/// A connection to the first of the brokers that answers.
 pub fn any(bootstrap: &[HostPort]) -> Result<Connection, AskError> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no broker was named");
     for address in bootstrap {
-        match Connection::open(address) {
+        match Connection::open_probed(address) {
             Ok(connection) => return Ok(connection),
             Err(error) => last = error,
         }
@@ -203,5 +231,33 @@ pub fn elect(
         ToolReply::Elected { leader } => Ok(leader),
         ToolReply::Refused(why) => Err(AskError::Refused(why)),
         ToolReply::Status(_) | ToolReply::Marks(_) => Err(broker.something_else()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn one_that_accepts_and_does_not_answer_is_passed_over() {
+        let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = HostPort { host: "127.0.0.1".to_owned(), port: hangs.local_addr().unwrap().port() };
+        let error = any(std::slice::from_ref(&address)).unwrap_err().to_string();
+        assert!(error.contains("accepts connections and does not answer; start the cluster"), "{error}");
+
+        let answers = TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = HostPort { port: answers.local_addr().unwrap().port(), ..address.clone() };
+        let broker = std::thread::spawn(move || {
+            let (mut stream, _) = answers.accept().unwrap();
+            let mut request = [0; 23];
+            stream.read_exact(&mut request).unwrap();
+            // Length, correlation id, no error, no APIs.
+            let [_, _, _, _, _, _, _, _, a, b, c, d, ..] = request;
+            stream.write_all(&[0, 0, 0, 10, a, b, c, d, 0, 0, 0, 0, 0, 0]).unwrap();
+        });
+        assert_eq!(any(&[address, other.clone()]).unwrap().address(), &other);
+        broker.join().unwrap();
     }
 }

@@ -216,7 +216,7 @@ pub fn gather(broker: &mut Connection) -> Result<ClusterStatus, AskError> {
         let answer = if address == *broker.address() {
             broker.ask(&ToolRequest::Marks)
         } else {
-            match Connection::open(&address) {
+            match Connection::open_impatient(&address) {
                 Ok(mut connection) => connection.ask(&ToolRequest::Marks),
                 Err(_) => continue,
             }

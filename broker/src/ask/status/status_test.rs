@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
+use highwater_replication::wire::api_versions::ApiVersionsResponse;
 use highwater_replication::wire::highwater::HighwaterResponse;
 use highwater_replication::wire::{self, FrameReader, Request, Response};
 
@@ -31,8 +32,12 @@ fn serve(mut stream: TcpStream, answer: impl Fn(Request) -> Response) {
         frames.feed(&piece[..count]);
         while let Some(frame) = frames.next_frame().unwrap() {
             let (header, request) = wire::decode_request(frame).unwrap();
-            let parts =
-                wire::encode_response(header.version, header.correlation_id, &answer(request)).unwrap();
+            let response = match request {
+                // The question whether anybody is there.
+                Request::ApiVersions(_) => ApiVersionsResponse::default().into(),
+                request => answer(request),
+            };
+            let parts = wire::encode_response(header.version, header.correlation_id, &response).unwrap();
             stream.write_all(&parts.concat()).unwrap();
         }
     }
