@@ -1,9 +1,9 @@
 //! The generator: what is sent, when, and what is measured of it.
 //!
-//! - [`flat_out`]: as fast as acknowledgements come, a bounded number of requests in flight. Throughput.
+//! - [`flat_out()`]: as fast as acknowledgements come, a bounded number of requests in flight. Throughput.
 //! - [`at_rate`]: each record has a time at which it should be sent, and its latency counts from then, however late the generator or the
 //!   broker is: no coordinated omission.
-//! - [`one_by_one`]: a record, its acknowledgement, the next record.
+//! - [`one_by_one()`]: a record, its acknowledgement, the next record.
 //!
 //! A lane is the connection to one leader. It refuses to retry: an error ends the run.
 

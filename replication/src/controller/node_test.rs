@@ -102,7 +102,8 @@ fn whatever_call_of_the_disk_a_crash_comes_at_what_was_answered_stays() {
                 Some(unsynced) => disk.crash_power(*unsynced, &mut rng),
                 None => disk.crash_kill(&mut rng),
             };
-            let mut controller = open(&disk, 4).unwrap_or_else(|error| panic!("call {call} {kind:?}: {error}"));
+            let mut controller =
+                open(&disk, 4).unwrap_or_else(|error| panic!("call {call} {kind:?}: {error}"));
             // An empty state is made a cluster at once; everything else is a state that was there.
             let version = controller.state().version;
             assert!(version >= answered, "call {call} {kind:?}: {answered} answered, {version} left");
@@ -112,7 +113,8 @@ fn whatever_call_of_the_disk_a_crash_comes_at_what_was_answered_stays() {
             }
             lost_changes += usize::from(seen.keys().last().is_some_and(|made| *made > version));
             let request = ControllerRequest::AllocateProducerIds;
-            controller.tell(Input::Call { id: CallId(1_000), call: ControllerCall { sender: None, request } });
+            controller
+                .tell(Input::Call { id: CallId(1_000), call: ControllerCall { sender: None, request } });
             let outs = controller.turn(now(1_000), Patience::MayBlock).unwrap();
             let replies = outs.iter().filter(|out| matches!(out, ControllerOut::Reply { .. })).count();
             assert_eq!(replies, 1, "call {call} {kind:?}: the next process does not answer");
