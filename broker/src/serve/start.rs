@@ -193,7 +193,8 @@ pub fn start(options: ServeOptions) -> Result<Running, ServeError> {
         ));
     }
     let (store, report) = open_store(&settings, &data, clock, &mut herald)?;
-    if report.stop != Stop::FirstUse {
+    // Of an empty directory there is nothing to say.
+    if !report.logs.is_empty() {
         herald.say(opened(node, &report));
     }
     let (own, reached) = match controller {
@@ -271,7 +272,7 @@ fn opened(node: NodeId, report: &OpenReport) -> Event {
     Event::Opened {
         broker: node.value(),
         partitions: report.logs.len(),
-        clean: report.stop == Stop::Clean,
+        clean: report.stop != Stop::Unclean,
         cut_bytes: report.logs.iter().map(|log| log.cut_bytes).sum(),
     }
 }
