@@ -32,10 +32,11 @@ fn serve(mut stream: TcpStream, answer: impl Fn(Request) -> Response) {
         frames.feed(&piece[..count]);
         while let Some(frame) = frames.next_frame().unwrap() {
             let (header, request) = wire::decode_request(frame).unwrap();
-            let response = match request {
-                // The question whether anybody is there.
-                Request::ApiVersions(_) => ApiVersionsResponse::default().into(),
-                request => answer(request),
+            // The question whether anybody is there.
+            let response = if matches!(request, Request::ApiVersions(_)) {
+                ApiVersionsResponse::default().into()
+            } else {
+                answer(request)
             };
             let parts = wire::encode_response(header.version, header.correlation_id, &response).unwrap();
             stream.write_all(&parts.concat()).unwrap();

@@ -88,7 +88,6 @@ impl<W> ProducerIds<W> {
 }
 
 #[cfg(test)]
-#[expect(clippy::wildcard_enum_match_arm, reason = "whatever is not expected fails the test")]
 mod tests {
     use super::*;
 

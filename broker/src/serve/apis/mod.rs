@@ -16,7 +16,6 @@ mod private;
 mod refusals;
 
 #[cfg(test)]
-#[expect(clippy::wildcard_enum_match_arm, reason = "whatever is not expected fails the test")]
 mod apis_test;
 
 pub(super) use init_producer_id::{ProducerIds, Wanted};

@@ -12,7 +12,6 @@ mod reader;
 mod writer;
 
 #[cfg(test)]
-#[expect(clippy::wildcard_enum_match_arm, reason = "whatever is not expected fails the test")]
 mod sockets_test;
 
 pub(crate) use budget::Budget;
