@@ -12,6 +12,8 @@ use super::holders::{self, Holder};
 
 /// How long brokers of an earlier supervisor are waited for.
 pub const ORPHANS_WAIT: Duration = Duration::from_secs(30);
+/// How long a port is waited for that nobody can be seen to have.
+pub const ENDING_WAIT: Duration = Duration::from_secs(5);
 
 const LOCK_FILE: &str = ".supervisor.lock";
 
@@ -134,6 +136,14 @@ pub enum Free {
         /// The process.
         holder: Holder,
     },
+    /// A port is in use and nobody can be seen to have it: a process that was killed has let go of its files and not of its sockets yet,
+    /// or another user's has it.
+    PortTaken {
+        /// The broker that needs it.
+        broker: i32,
+        /// The port.
+        port: u16,
+    },
 }
 
 /// Looks once whether all directories and ports are free. A port that is held by the process that holds one of the directories is an
@@ -143,21 +153,22 @@ pub fn check(needs: &[Needs]) -> Result<Free, ClaimError> {
         .iter()
         .filter_map(|need| Some((need.directory.clone(), holders::locker(&need.directory.join(".lock"))?)))
         .collect();
+    let mut taken = None;
     for need in needs {
         let Err(source) = TcpListener::bind((need.host.as_str(), need.port)) else { continue };
         let (broker, port) = (need.broker, need.port);
         if source.kind() != io::ErrorKind::AddrInUse {
             return Err(ClaimError::Port { broker, port, source });
         }
-        let holder = holders::listener(port);
-        let is_orphan = held.iter().any(|(_, orphan)| Some(orphan) == holder.as_ref());
-        if !is_orphan {
-            return Err(ClaimError::PortInUse { broker, port, holder });
+        match holders::listener(port) {
+            None => taken = Some(Free::PortTaken { broker, port }),
+            Some(holder) if held.iter().any(|(_, orphan)| *orphan == holder) => {}
+            holder @ Some(_) => return Err(ClaimError::PortInUse { broker, port, holder }),
         }
     }
     Ok(match held.into_iter().next() {
         Some((directory, holder)) => Free::NotYet { directory, holder },
-        None => Free::Yes,
+        None => taken.unwrap_or(Free::Yes),
     })
 }
 

@@ -9,7 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::claims::{self, ClaimError, DataDirectory, Free, ORPHANS_WAIT};
+use super::claims::{self, ClaimError, DataDirectory, ENDING_WAIT, Free, ORPHANS_WAIT};
 use super::cluster::{Cluster, Greeted, Surroundings};
 use super::launch::{Launch, for_people};
 use super::orders;
@@ -108,20 +108,30 @@ fn wait_for_orphans(
     let needs = launch.needs();
     let begun = clock.now().monotonic;
     let mut told = None;
-    while let Free::NotYet { directory, holder } = claims::check(&needs)? {
-        if clock.now().monotonic.since(begun) >= ORPHANS_WAIT {
-            return Err(ClaimError::DirectoryHeld { path: directory, holder });
-        }
-        if told.as_ref() != Some(&holder) {
-            voice::say_now(&format!("waiting for {holder}, which still holds {}", for_people(&directory)));
-            told = Some(holder);
+    loop {
+        let waited = clock.now().monotonic.since(begun);
+        match claims::check(&needs)? {
+            Free::Yes => return Ok(Waited::AllFree),
+            Free::PortTaken { broker, port } if waited >= ENDING_WAIT => {
+                return Err(ClaimError::PortInUse { broker, port, holder: None });
+            }
+            Free::NotYet { directory, holder } if waited >= ORPHANS_WAIT => {
+                return Err(ClaimError::DirectoryHeld { path: directory, holder });
+            }
+            Free::NotYet { directory, holder } if told.as_ref() != Some(&holder) => {
+                voice::say_now(&format!(
+                    "waiting for {holder}, which still holds {}",
+                    for_people(&directory)
+                ));
+                told = Some(holder);
+            }
+            Free::PortTaken { .. } | Free::NotYet { .. } => {}
         }
         let wait = async { tokio::time::timeout(LOOK_AGAIN, signals.recv()).await };
         if runtime.block_on(wait).is_ok() {
             return Ok(Waited::SignalCame);
         }
     }
-    Ok(Waited::AllFree)
 }
 
 struct Host<C> {
