@@ -97,6 +97,7 @@ impl Partition {
                 self.watermark.lose_from(from);
                 self.event(PartitionEvent::LossAccepted { from, to });
             } else {
+                self.watermark.lack(from);
                 self.event(PartitionEvent::PossibleLoss { from, to });
             }
         }
@@ -109,6 +110,7 @@ impl Partition {
         let (epoch, rule, durability) =
             (assignment.leader_epoch, assignment.truncation, assignment.durability);
         self.event(PartitionEvent::Follows { leader, epoch });
+        self.accept_losses(log);
         let mut matching = Matching::ByEpochs;
         // The two together would lose what was promised to survive everything.
         if rule == TruncationRule::HighWatermark && durability == Durability::Written && leader.is_some() {
@@ -126,6 +128,19 @@ impl Partition {
             self.cut(to, TruncationReason::HighWatermark, log);
         } else {
             self.fetch_on(log);
+        }
+    }
+
+    /// What an election gave up and this log does not have is known to be committed no more: other records will stand there. What it does
+    /// have of it goes with the cut.
+    fn accept_losses(&mut self, log: &LogFacts<'_>) {
+        let latest = log.epochs.latest().map(|entry| entry.epoch);
+        let given_up = self.assignment.as_ref().and_then(|assignment| assignment.gives_up_from(latest));
+        let (Some(given_up), Some(to)) = (given_up, self.watermark.known_committed()) else { return };
+        let from = given_up.max(log.accepted);
+        if from < to {
+            self.watermark.lose_from(from);
+            self.event(PartitionEvent::LossAccepted { from, to });
         }
     }
 

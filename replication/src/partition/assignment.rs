@@ -48,13 +48,21 @@ impl Assignment {
     /// records of such a leadership, or of a later one, has gone through the loss already and owes it nothing more.
     pub(super) fn permits_loss(&self, latest: Option<LeaderEpoch>, target: Offset) -> bool {
         self.losses.iter().any(|loss| {
-            let unseen = loss.epoch <= self.leader_epoch && latest.is_none_or(|newest| newest < loss.epoch);
             let covered = match loss.by {
                 LossCause::BestOfAll => loss.from <= target,
                 LossCause::Order => true,
             };
-            unseen && covered
+            self.is_unseen(loss, latest) && covered
         })
+    }
+
+    /// From where on records are given up by elections that a replica has not followed yet.
+    pub(super) fn gives_up_from(&self, latest: Option<LeaderEpoch>) -> Option<Offset> {
+        self.losses.iter().filter(|loss| self.is_unseen(loss, latest)).map(|loss| loss.from).min()
+    }
+
+    fn is_unseen(&self, loss: &LossRecord, latest: Option<LeaderEpoch>) -> bool {
+        loss.epoch <= self.leader_epoch && latest.is_none_or(|newest| newest < loss.epoch)
     }
 }
 

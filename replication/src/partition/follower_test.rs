@@ -311,6 +311,20 @@ fn s26_committed_records_are_not_cut_without_a_loss_record() {
 }
 
 #[test]
+fn what_was_given_up_is_known_to_be_committed_no_more() {
+    for (latest, end, expected) in [(2, 6, 6), (2, 5, 6), (2, 7, 7), (5, 6, 9)] {
+        let mut b = Replica::new(B, FakeLog::new(end, &[(latest, 0)]), Some(9));
+        let mut lossy = assignment(A, 5, 11);
+        let (from, to) = (at(6), Some(at(9)));
+        lossy.losses.push(LossRecord { epoch: epoch(5), from, to, by: LossCause::BestOfAll });
+        let (_, events) = b.tell_all(0, Input::Assigned(lossy));
+        assert_eq!(b.machine.known_committed(), Some(at(expected)), "epoch {latest}, end {end}");
+        let accepted = events.contains(&PartitionEvent::LossAccepted { from: at(expected), to: at(9) });
+        assert_eq!(accepted, expected < 9, "{events:?}");
+    }
+}
+
+#[test]
 fn what_is_not_known_to_be_committed_may_be_cut_down_to_it() {
     let mut b = following(FakeLog::new(10, &[(2, 0)]), Some(8));
     assert!(answer(&mut b, 1, 10, parts_at(2, 8)).0.contains(&truncate(8)));

@@ -78,8 +78,9 @@ impl Partition {
     /// Tells the machine what happened. What does not fit its state (an old answer, an old word of the controller) changes nothing.
     pub fn step(&mut self, now: Now, input: Input, log: &LogFacts<'_>) {
         let now = now.monotonic;
-        let high_watermark_before = self.watermark.high();
+        let before = (self.watermark.high(), self.watermark.known_committed());
         self.watermark.keep_inside(log);
+        self.watermark.forget_replaced(log);
         match input {
             Input::Assigned(assignment) => self.assigned(now, assignment, log),
             Input::MembersChanged(members) => self.members_changed(now, &members, log),
@@ -95,7 +96,7 @@ impl Partition {
             Input::LogMoved | Input::Tick => {}
         }
         self.settle(now, log);
-        if self.watermark.high() != high_watermark_before {
+        if (self.watermark.high(), self.watermark.known_committed()) != before {
             self.effect(Effect::HighWatermark(self.watermark.high()));
         }
     }
