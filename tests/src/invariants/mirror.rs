@@ -128,6 +128,12 @@ impl Mirror {
         self.ended == Ended::No
     }
 
+    /// Whether this process had this high watermark at the last look; who leads now, in the same epoch.
+    pub(super) fn has_counted(&self, high: i64, leads: bool) -> bool {
+        let (life, epoch) = self.high_of;
+        life == self.life && high <= self.high && (!leads || epoch == self.known_epoch)
+    }
+
     /// What it contributes.
     pub(super) fn contribution(&self, counts_durable: bool) -> i64 {
         if counts_durable { self.durable.min(self.end()) } else { self.end() }

@@ -205,8 +205,13 @@ impl Ghost {
         let name = &status.name;
         let high = status.high_watermark.value();
         // Also one that leads no more, or whose log has failed, may have led until a moment ago.
-        let led = self.mirror(name, node).is_some_and(|mirror| mirror.led_with.is_some());
-        if led || status.role == RoleName::Leader {
+        let leads = status.role == RoleName::Leader;
+        let mirror = self.mirror(name, node);
+        let led = mirror.as_ref().is_some_and(|mirror| mirror.led_with.is_some());
+        // What it had counted when it was looked at before was judged then. It may be committed no more: a leader that is cut off hears of
+        // no loss, and stays with what it has.
+        let was_judged = mirror.is_some_and(|mirror| mirror.has_counted(high, leads));
+        if (led || leads) && !was_judged {
             self.raise_true_high(node, name, high);
         }
         let Some(ghost) = self.partitions.get_mut(name) else { return };

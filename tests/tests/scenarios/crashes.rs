@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use highwater_engine::disk::simulated::Unsynced;
-use highwater_tests::world::{A, B, C, Options, ProducerOptions, TopicOptions, World};
+use highwater_tests::world::{A, B, C, End, Options, ProducerOptions, TopicOptions, World};
 
 /// All three lose their power at once.
 fn s32(durability: &'static str) -> (World, highwater_engine::units::TopicPartition) {
@@ -99,5 +99,31 @@ fn a_clean_stop_costs_nobody_anything() {
     world.start_node(A);
     world.until("A is in sync again", |world| world.isr(&topic).len() == 3);
     assert_eq!(world.counts().get("suspicions"), None, "{}", world.report());
+    world.settle();
+}
+
+/// A hears nothing from the controller. B and C lead after it and lose with their power what all three had counted.
+#[test]
+fn a_leader_that_hears_of_no_loss_keeps_what_it_has_counted() {
+    let mut world = World::new(581, Options::default());
+    let topic = world.topic(&TopicOptions::default()).remove(0);
+    let producer = world.producer(&topic, ProducerOptions::default());
+    world.cut(A, End::Controller);
+    // Late enough that nobody has synced it when A's session ends.
+    world.run_for(Duration::from_millis(600));
+    world.produce(producer, 9);
+    world.until("A has counted it", |world| world.high_watermark(A, &topic) == 9);
+    world.until("A is out", |world| !world.isr(&topic).contains(&A));
+    for node in [B, C] {
+        world.power_loss_that(node, Unsynced::Lost);
+    }
+    for node in [B, C] {
+        world.start_node(node);
+    }
+    world.until("the loss is shown", |world| world.ghost().losses(&topic) == 1);
+    world.run_for(Duration::from_millis(100));
+    // I6 watches: it was right when A counted it, and A can know no better.
+    assert!(world.leads(A, &topic) && world.high_watermark(A, &topic) == 9, "{}", world.report());
+    world.heal_everything();
     world.settle();
 }
