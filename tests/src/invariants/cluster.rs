@@ -149,6 +149,9 @@ impl Ghost {
                 ghost.mirrors.get(&node).map_or((0, 0), |mirror| (mirror.end(), mirror.matched));
             let asked = new.leader.and_then(|leader| ghost.asked_in.get(&(node, leader))).copied();
             let high = ghost.true_high;
+            if self.has_rotted(node, ghost) {
+                continue;
+            }
             if matched < high || end < start || asked.is_some_and(|asked| asked != epoch) {
                 let what = format!(
                     "{name}: {node} joined in epoch {epoch} with ..{end}, committed ..{matched} of ..{high}, the epoch began at {start}, \

@@ -6,7 +6,7 @@ use highwater_replication::partition::{RoleName, Status};
 use highwater_replication::shard::Shard;
 
 use super::mirror::{Ended, read_batches};
-use super::{BatchFact, Ghost, Leadership, Leaving, Lineage, Mirror};
+use super::{BatchFact, Ghost, Leadership, Leaving, Lineage, Mirror, PartitionGhost};
 
 /// The facts of a log, taken out of it.
 struct Facts {
@@ -246,13 +246,8 @@ impl Ghost {
         let Some(ghost) = self.partitions.get(name) else { return };
         let Some(state) = &ghost.state else { return };
         let high = ghost.true_high;
-        // Bytes that rotted behind a sync that failed are found when somebody reads them, which the protocol cannot know before.
-        let rotten = |node: &NodeId| {
-            self.disks_that_failed.contains(node)
-                && ghost.mirrors.get(node).is_some_and(super::Mirror::is_damaged)
-        };
         let lacking = |node: &&NodeId| {
-            !rotten(node)
+            !self.has_rotted(**node, ghost)
                 && !state.suspects.contains_key(node)
                 && ghost.mirrors.get(node).is_some_and(|mirror| {
                     mirror.runs()
@@ -269,6 +264,11 @@ impl Ghost {
                 format!("{name}: {node} could lead and has only ..{matched} of what is committed, ..{high}");
             self.violate(number, what);
         }
+    }
+
+    /// Bytes that rotted behind a sync that failed are found when somebody reads them, which the protocol cannot know before.
+    pub(super) fn has_rotted(&self, node: NodeId, ghost: &PartitionGhost) -> bool {
+        self.disks_that_failed.contains(&node) && ghost.mirrors.get(&node).is_some_and(Mirror::is_damaged)
     }
 
     /// A cut is about to be made.
