@@ -194,7 +194,7 @@ impl PartitionGhost {
         self.latest_told = self.latest_told.min(from);
         self.sequences.clear();
         for mirror in self.mirrors.values_mut() {
-            mirror.matched = mirror.matched.min(from);
+            mirror.match_no_further(from);
         }
     }
 }

@@ -26,9 +26,17 @@ impl PartitionGhost {
             .collect()
     }
 
+    /// What counts of a node: what its process has or, until the controller has let that in, what the process before had. A leader that has
+    /// not heard of the end of that one counts what it has said, also if it is gone with its disk.
+    fn counted_mirror(&self, node: NodeId) -> Option<&Mirror> {
+        let mirror = self.mirrors.get(&node)?;
+        let before = mirror.before.as_deref().filter(|before| before.ended_in == self.session_of(node));
+        before.or(Some(mirror))
+    }
+
     /// The next batch that all of a quorum hold alike, and its place.
     fn next_of(&self, quorum: &[NodeId]) -> Option<BatchFact> {
-        let mirrors: Option<Vec<&Mirror>> = quorum.iter().map(|node| self.mirrors.get(node)).collect();
+        let mirrors: Option<Vec<&Mirror>> = quorum.iter().map(|node| self.counted_mirror(*node)).collect();
         let mirrors = mirrors?;
         let at = mirrors.iter().map(|mirror| mirror.matched).min().filter(|at| *at >= self.true_high)?;
         let mut common: Option<BatchFact> = None;
@@ -50,7 +58,7 @@ impl PartitionGhost {
             self.possible.pop();
         }
         for mirror in self.mirrors.values_mut() {
-            mirror.matched = mirror.matched.min(batch.base.max(mirror.start));
+            mirror.match_no_further(batch.base.max(mirror.start));
         }
         self.possible.push(batch);
         self.match_mirrors();
@@ -58,18 +66,8 @@ impl PartitionGhost {
 
     fn match_mirrors(&mut self) {
         for mirror in self.mirrors.values_mut() {
-            match_mirror(&self.possible, mirror);
+            mirror.match_on(&self.possible);
         }
-    }
-}
-
-fn match_mirror(possible: &[BatchFact], mirror: &mut Mirror) {
-    let from = possible.partition_point(|batch| batch.base < mirror.matched);
-    for batch in possible.get(from..).unwrap_or_default() {
-        if batch.base != mirror.matched || mirror.batch_at(batch.base) != Some(batch) {
-            break;
-        }
-        mirror.matched = batch.end;
     }
 }
 

@@ -77,6 +77,10 @@ pub(super) struct Mirror {
     pub(super) life: u64,
     /// The session of the process that runs.
     pub(super) session: Option<i64>,
+    /// The session of the process that has ended.
+    pub(super) ended_in: Option<i64>,
+    /// What the process before had. It counts until the controller has let the present one in, and leaders may not know better.
+    pub(super) before: Option<Box<Mirror>>,
     /// It leads, with this epoch and committed ISR.
     pub(super) leads: Option<(i32, Vec<NodeId>)>,
     /// It led when it was looked at before, with this ISR, and may have counted since.
@@ -115,8 +119,8 @@ impl Mirror {
     }
 
     pub(super) fn restart(&mut self, at: i64) {
-        let (life, session) = (self.life, self.session);
-        *self = Self { start: at, life, session, matched: at, durable: at, ..Self::default() };
+        let (life, session, before) = (self.life, self.session, self.before.take());
+        *self = Self { start: at, life, session, before, matched: at, durable: at, ..Self::default() };
     }
 
     /// Some of it cannot be read: it is damaged, and nothing is said of what comes behind.
@@ -132,6 +136,28 @@ impl Mirror {
     pub(super) fn has_counted(&self, high: i64, leads: bool) -> bool {
         let (life, epoch) = self.high_of;
         life == self.life && high <= self.high && (!leads || epoch == self.known_epoch)
+    }
+
+    /// Matches no further than to here; nor does what the process before had.
+    pub(super) fn match_no_further(&mut self, to: i64) {
+        self.matched = self.matched.min(to);
+        if let Some(before) = &mut self.before {
+            before.match_no_further(to);
+        }
+    }
+
+    /// Goes on matching, as far as it is the same as `possible`.
+    pub(super) fn match_on(&mut self, possible: &[BatchFact]) {
+        let from = possible.partition_point(|batch| batch.base < self.matched);
+        for batch in possible.get(from..).unwrap_or_default() {
+            if batch.base != self.matched || self.batch_at(batch.base) != Some(batch) {
+                break;
+            }
+            self.matched = batch.end;
+        }
+        if let Some(before) = &mut self.before {
+            before.match_on(possible);
+        }
     }
 
     /// What it contributes.

@@ -328,7 +328,8 @@ impl Ghost {
                 Ended::Promised(before) => before.min(promised),
             };
             mirror.ended = Ended::Promised(promised);
-            (mirror.leads, mirror.session) = (None, None);
+            mirror.leads = None;
+            mirror.ended_in = mirror.session.take().or(mirror.ended_in);
         }
     }
 
@@ -343,7 +344,10 @@ impl Ghost {
             let Some(mirror) = self.mirror(&name, node) else { continue };
             let was_durable = if failed { 0 } else { mirror.durable };
             let fresh = Mirror { start, matched: start, life, was_durable, ..Mirror::default() };
-            let old = std::mem::replace(mirror, fresh);
+            let mut old = std::mem::replace(mirror, fresh);
+            // A process that never had a session has told nobody anything.
+            let before = old.before.take();
+            mirror.before = if old.ended_in.is_some() { Some(Box::new(old.clone())) } else { before };
             if let (Some(log), Some(facts)) = (&log, &facts) {
                 self.grow(node, shard, log, facts);
             }
