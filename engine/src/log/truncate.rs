@@ -78,13 +78,15 @@ impl Inner {
         lower(end, end)?;
         let (stay, go) = view.segments.split_at(kept + 1);
         let Some(last) = stay.last().map(Arc::clone) else { return Ok(log_end) };
-        self.publish_cut(stay.to_vec(), end);
+        let epochs_changed = self.publish_cut(stay.to_vec(), end);
         last.reactivate(end, size).map_err(|error| walk_failed(&last, end, error))?;
         if self.holds(Rule::ProducersFollowTruncation) {
             self.remove_snapshots(|offset| offset > end)?;
         }
         self.cut_files(go, &last, size)?;
-        self.cut_epochs(end)?;
+        if epochs_changed {
+            self.write_epochs(Certainty::Written)?;
+        }
         if self.holds(Rule::ProducersFollowTruncation) {
             let producers = rebuild_producers(self, end, now.monotonic)?;
             self.writer().producers = producers;
@@ -216,13 +218,16 @@ impl Inner {
         }
     }
 
-    /// From here on nobody sees or waits for anything above `end`. The tail goes as a whole: it is soon there again.
-    fn publish_cut(&self, segments: Vec<Arc<Segment>>, end: Offset) {
+    /// From here on nobody sees or waits for anything above `end`, nor an epoch that began there, also if the files cannot be cut. The tail
+    /// goes as a whole: it is soon there again. Gives whether the epochs have changed.
+    fn publish_cut(&self, segments: Vec<Arc<Segment>>, end: Offset) -> bool {
         let mut writer = self.writer();
         writer.sync.cut(end);
         self.marks.cut(end);
+        let epochs_changed = self.holds(Rule::EpochsFollowTruncation) && writer.epochs.truncate_from_end(end);
         self.set_segments(segments);
         lock(&self.tail).clear();
+        epochs_changed
     }
 
     fn cut_files(&self, go: &[Arc<Segment>], last: &Arc<Segment>, size: u64) -> Result<(), FileError> {

@@ -10,7 +10,7 @@ use fastrand::Rng;
 
 use super::test_support::*;
 use super::*;
-use crate::disk::simulated::{Completing, Unsynced};
+use crate::disk::simulated::{Completing, Fault, Unsynced};
 use crate::disk::{Disk, Patience, SimulatedDisk, Wait};
 use crate::log::{LogConfig, Permit};
 use crate::units::Offset;
@@ -335,6 +335,32 @@ fn a_crash_at_every_call_of_a_short_life() {
         }
     }
     assert!(calls > 60, "the life was long enough: {calls}");
+}
+
+/// Each call of a cut fails in turn. What is said of the log fits together all the same: no epoch begins beyond its end.
+#[test]
+fn a_cut_that_fails_half_way_leaves_no_epoch_beyond_the_end() {
+    let mut half_done = 0;
+    for call in 0..100 {
+        let simulated = SimulatedDisk::new(1035);
+        let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+        let (store, _) = open(&disk, Path::new(DIRECTORY));
+        let log = store.create_log(&name("t-0"), None, LogConfig::default(), now(0)).unwrap();
+        for number in 0..3 {
+            log.append(Permit::new(epoch(number)), produced(&[b"x"], 1), now(1)).unwrap();
+        }
+        turn(&store);
+        simulated.fail_call(simulated.next_call() + call, Fault::NoSpace);
+        let done = Job::Truncate { log: log.id(), to: at(1) }.run(&store);
+        let (end, latest) = log.with_facts(|facts| (facts.accepted, facts.epochs.latest()));
+        assert!(latest.is_some_and(|latest| latest.start < end), "call {call}: {latest:?} in ..{end}");
+        if matches!(done, JobDone::Truncated { .. }) {
+            assert!(half_done > 0, "a call failed behind the point of no return");
+            return;
+        }
+        half_done += u32::from(end == at(1));
+    }
+    panic!("a cut needs no hundred calls");
 }
 
 /// Opens, appends across a roll, syncs, truncates, closes. Gives what was durable at the end, as far as it came.
