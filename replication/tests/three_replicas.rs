@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use highwater_engine::batch::{BatchBuilder, BatchLimits, Compression};
-use highwater_engine::disk::{Patience, PosixDisk};
+use highwater_engine::disk::simulated::Fault;
+use highwater_engine::disk::{Disk, Patience, PosixDisk, SimulatedDisk};
 use highwater_engine::log::LogConfig;
 use highwater_engine::store::{Store, StoreConfig};
 use highwater_engine::units::{Monotonic, NodeId, Now, Timestamp, TopicPartition};
@@ -38,6 +39,8 @@ struct Cluster {
     answers: BTreeMap<Slot, Bytes>,
     asked: BTreeMap<AskId, Option<ControllerReply>>,
     log: Vec<String>,
+    /// So many resignations do not reach the controller.
+    resignations_lost: usize,
 }
 
 fn node(id: i32) -> NodeId {
@@ -66,14 +69,21 @@ fn config(id: i32) -> ShardConfig {
     }
 }
 
-fn open(path: &Path, id: i32, now: Now) -> Shard {
-    let disk = Arc::new(PosixDisk::new(highwater_engine::disk::SyncThread::Never));
+fn posix() -> Arc<dyn Disk> {
+    Arc::new(PosixDisk::new(highwater_engine::disk::SyncThread::Never))
+}
+
+fn open(disk: Arc<dyn Disk>, path: &Path, id: i32, now: Now) -> Shard {
     let opened = Store::open(disk, &path.join(id.to_string()), StoreConfig::default(), now).unwrap();
     Shard::new(opened.store, &opened.report, config(id), Rules::default(), 7, now)
 }
 
 impl Cluster {
     fn new(path: &Path) -> Self {
+        Self::with(path, |_| posix())
+    }
+
+    fn with(path: &Path, disk_of: impl Fn(i32) -> Arc<dyn Disk>) -> Self {
         let now = Now { monotonic: Monotonic::default(), wall: Timestamp::from_millis(1_700_000_000_000) };
         let disk = Arc::new(PosixDisk::new(highwater_engine::disk::SyncThread::Never));
         let controller = ControllerNode::open(
@@ -85,7 +95,7 @@ impl Cluster {
             now,
         )
         .unwrap();
-        let shards = (1..=3).map(|id| (node(id), open(path, id, now))).collect();
+        let shards = (1..=3).map(|id| (node(id), open(disk_of(id), path, id, now))).collect();
         Self {
             now,
             controller,
@@ -99,6 +109,7 @@ impl Cluster {
             answers: BTreeMap::new(),
             asked: BTreeMap::new(),
             log: Vec::new(),
+            resignations_lost: 0,
         }
     }
 
@@ -167,6 +178,13 @@ impl Cluster {
                 }
             },
             Out::PeerFrame { lane, parts } => self.requests.push_back((id, lane, whole(parts))),
+            Out::Controller { call, request }
+                if self.resignations_lost > 0
+                    && matches!(request.request, ControllerRequest::Resign { .. }) =>
+            {
+                self.resignations_lost -= 1;
+                self.shards.get_mut(&id).unwrap().tell(Event::ControllerAnswered { call, reply: None });
+            }
             Out::Controller { call, request } => {
                 let at = CallId(self.next_call);
                 self.next_call += 1;
@@ -275,9 +293,57 @@ fn what_is_acknowledged_is_on_all_three_and_outlives_its_leader() {
     let id = gone.value();
     let now = cluster.now;
     cluster.lanes.clear();
-    cluster.shards.insert(gone, open(directory.path(), id, now));
+    cluster.shards.insert(gone, open(posix(), directory.path(), id, now));
     cluster.run(3000);
     let isr = cluster.controller.state().partition(&name).unwrap().isr.clone();
     assert_eq!(isr.len(), 3, "{:#?}", cluster.log);
     assert_eq!(cluster.shards[&gone].store().log(&name).unwrap().written().value(), 4);
+}
+
+#[test]
+fn a_log_that_a_failed_write_closed_is_opened_again_by_the_same_process_and_catches_up() {
+    for who_fails in [Who::Leader, Who::Follower] {
+        let directory = tempfile::tempdir().unwrap();
+        let disks: BTreeMap<i32, SimulatedDisk> = (1..=3).map(|id| (id, SimulatedDisk::new(7))).collect();
+        let mut cluster = Cluster::with(directory.path(), |id| Arc::new(disks[&id].clone()));
+        cluster.run(50);
+        cluster.create_topic("topic");
+        let name = TopicPartition::new("topic", 0).unwrap();
+        cluster.run(1500);
+        assert_eq!(cluster.produce(&name, "a"), (ErrorCode::None, 0), "{:#?}", cluster.log);
+
+        let leader = cluster.leader(&name);
+        let failing = match who_fails {
+            Who::Leader => leader,
+            Who::Follower => *cluster.shards.keys().find(|id| **id != leader).unwrap(),
+        };
+        let disk = &disks[&failing.value()];
+        // The next call of this disk is the write of the next record.
+        disk.fail_call(disk.next_call(), Fault::ShortWrite);
+        cluster.resignations_lost = 1;
+        let (error, _) = cluster.produce(&name, "b");
+        let failed = cluster.log.iter().filter(|line| line.contains("LogFailed")).count();
+        let reopened = cluster.log.iter().filter(|line| line.contains("LogReopened")).count();
+        assert_eq!((failed, reopened), (1, 1), "{:#?}", cluster.log);
+        assert_eq!(cluster.resignations_lost, 0, "it was said again: {:#?}", cluster.log);
+        match who_fails {
+            Who::Leader => assert_ne!(cluster.leader(&name), failing, "{error:?}"),
+            Who::Follower => assert_eq!((cluster.leader(&name), error), (leader, ErrorCode::None)),
+        }
+
+        cluster.run(3000);
+        let partition = cluster.controller.state().partition(&name).unwrap();
+        assert_eq!((partition.isr.len(), partition.suspects.len()), (3, 0), "{:#?}", cluster.log);
+        let (error, offset) = cluster.produce(&name, "c");
+        assert_eq!(error, ErrorCode::None, "{:#?}", cluster.log);
+        for shard in cluster.shards.values() {
+            assert_eq!(shard.store().log(&name).unwrap().written().value(), offset + 1);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Who {
+    Leader,
+    Follower,
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::LogReport;
 use crate::log::{Closed, ColdRead, LogId, Read, ReadError};
 use crate::units::{Now, Offset, TopicPartition};
 
@@ -68,6 +69,13 @@ pub enum Job {
     DeleteLog {
         /// The log.
         log: LogId,
+    },
+    /// Open a log again that a failed write closed ([`super::Store::reopen_log`]).
+    Reopen {
+        /// The closed log.
+        log: LogId,
+        /// The time.
+        now: Now,
     },
 }
 
@@ -136,6 +144,13 @@ pub enum JobDone {
         /// The log.
         log: LogId,
     },
+    /// The log is open again, under a new id, or was none that a failed write had closed.
+    Reopened {
+        /// The log that was closed.
+        log: LogId,
+        /// What recovery found; `None` if there was nothing to open again.
+        report: Option<Box<LogReport>>,
+    },
     /// It could not be done.
     Failed {
         /// Which.
@@ -171,6 +186,8 @@ pub enum JobKind {
     ColdRead,
     /// [`Job::DeleteLog`].
     DeleteLog,
+    /// [`Job::Reopen`].
+    Reopen,
 }
 
 /// Why a job could not be done.
@@ -197,6 +214,12 @@ pub enum JobError {
     /// The bytes around the place could not be understood. Refuses the job.
     #[error(transparent)]
     Damaged(#[from] ReadError),
+    /// The log could not be opened again. It stays closed.
+    #[error("the log cannot be opened again: {source}")]
+    NotReopened {
+        /// What recovery met.
+        source: io::Error,
+    },
     /// A file could not be changed; the directory has failed.
     #[error("{path}: {source}")]
     Io {

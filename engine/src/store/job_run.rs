@@ -39,6 +39,7 @@ impl Job {
             Self::OffsetCheckpoint { .. } => JobKind::OffsetCheckpoint,
             Self::ColdRead(_) => JobKind::ColdRead,
             Self::DeleteLog { .. } => JobKind::DeleteLog,
+            Self::Reopen { .. } => JobKind::Reopen,
         }
     }
 
@@ -50,7 +51,8 @@ impl Job {
             | Self::RaiseStart { log, .. }
             | Self::Retention { log, .. }
             | Self::Seal { log }
-            | Self::DeleteLog { log } => Some(*log),
+            | Self::DeleteLog { log }
+            | Self::Reopen { log, .. } => Some(*log),
             Self::ColdRead(read) => Some(read.log),
             Self::Sync { .. } | Self::Checkpoint { .. } | Self::OffsetCheckpoint { .. } => None,
         }
@@ -151,6 +153,12 @@ impl Store {
                 Ok(JobDone::Read { asked, result: inner.read(&asked, Source::Device) })
             }
             Job::DeleteLog { log } => self.delete_files(log),
+            Job::Reopen { log, now } => {
+                let name = self.open_log(log)?.name.clone();
+                let report =
+                    self.reopen_log(&name, now).map_err(|source| JobError::NotReopened { source })?;
+                Ok(JobDone::Reopened { log, report: report.map(Box::new) })
+            }
         }
     }
 

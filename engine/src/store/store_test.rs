@@ -480,8 +480,11 @@ fn a_failed_write_closes_the_log_and_it_opens_again_under_a_new_epoch() {
         Err(AppendError::Closed(_))
     ));
     assert_eq!(read(&store, &log, 0, 1).unwrap().end, at(2), "what was written is still read");
-    let report = store.reopen_log(&name("t-0"), now(2)).unwrap().unwrap();
-    assert_eq!(report.end, at(2), "{}", report.plan);
+    let done = Job::Reopen { log: log.id(), now: now(2) }.run(&store);
+    let JobDone::Reopened { log: closed, report: Some(report) } = done else { panic!("{done:?}") };
+    assert_eq!((closed, report.end), (log.id(), at(2)), "{}", report.plan);
+    let done = Job::Reopen { log: store.log(&name("t-0")).unwrap().id(), now: now(2) }.run(&store);
+    assert!(matches!(done, JobDone::Reopened { report: None, .. }), "it is open: {done:?}");
     let log = store.log(&name("t-0")).unwrap();
     log.begin_epoch(epoch(1)).unwrap();
     let again = log.append(Permit::new(epoch(1)), produced(&[b"x"], 1), now(3)).unwrap();

@@ -221,6 +221,29 @@ fn a_leader_whose_log_is_damaged_resigns_only_for_somebody_else() {
 }
 
 #[test]
+fn a_replica_whose_log_failed_counts_no_more_and_is_not_the_best_before_it_is_open_again() {
+    let mut it = Fixture::three(&[(MIN_ISR, "1")]);
+    let resign = |it: &mut Fixture, from: i32, leader_epoch| {
+        let why = ResignCause::LogFailed;
+        it.ask(Some(from), ControllerRequest::Resign { partition: p0(), leader_epoch, why });
+    };
+    resign(&mut it, 3, epoch(7));
+    assert_eq!(it.shape(), (Some(1), 0, vec![1, 2, 3], vec![1, 2, 3]), "of another epoch");
+    resign(&mut it, 3, epoch(0));
+    assert_eq!(it.shape(), (Some(1), 0, vec![1, 2], vec![1, 2]));
+    assert_eq!(it.p().suspects[&node(3)], Suspicion::LogFailed);
+    it.ended(1);
+    resign(&mut it, 2, epoch(1));
+    assert_eq!(it.shape(), (None, 2, vec![], vec![2]), "3 was not eligible any more");
+    let (session, facts) = (it.sessions[&2], it.facts(0, 5, 5));
+    let failed = ReplicaFacts { condition: Condition::LogFailed, ..facts };
+    it.register(2, LastStop::StillRunning { session }, &[failed]);
+    assert_eq!(it.p().leader, None, "nobody knows what it has");
+    it.report(2, 0, 5, 5);
+    assert_eq!(it.p().leader, Some(node(2)), "it is open again, and the best that is left");
+}
+
+#[test]
 fn loss_records_are_bounded_and_cover_all_they_stand_for() {
     let mut it = Fixture::three(&[]);
     for _ in 0..PartitionState::LOSSES_MAX + 3 {

@@ -26,13 +26,18 @@ pub(super) fn suspicion(
     if facts.condition == Condition::Damaged {
         return Some(Suspicion::Damaged);
     }
+    if facts.condition == Condition::LogFailed {
+        return Some(Suspicion::LogFailed);
+    }
     match stop {
         // The process never ended, so its log has all that it ever had.
         LastStop::StillRunning { session } if Some(session) == last_session => None,
         LastStop::Clean { session: Some(session) } if Some(session) == last_session => {
             match facts.condition {
                 Condition::Fits => too_short(facts),
-                Condition::DiffersFromMark | Condition::Damaged => Some(Suspicion::MarkDoesNotFit),
+                Condition::DiffersFromMark | Condition::Damaged | Condition::LogFailed => {
+                    Some(Suspicion::MarkDoesNotFit)
+                }
             }
         }
         LastStop::StillRunning { .. } | LastStop::Clean { .. } => Some(Suspicion::MarkDoesNotFit),

@@ -49,7 +49,7 @@ pub enum ControllerRequest {
     AlterIsr(IsrProposal),
     /// What a replica has, while nobody leads its partition. Answer: [`ControllerReply::Heard`].
     Report(ReportedReplica),
-    /// A leader gives up. Answer: [`ControllerReply::Heard`].
+    /// A leader gives up, or a replica that counts has a log that failed. Answer: [`ControllerReply::Heard`].
     Resign {
         /// Which partition.
         partition: TopicPartition,
@@ -160,13 +160,15 @@ pub enum Condition {
     DiffersFromMark,
     /// Some range fails its checks, or bytes behind a hole were set aside.
     Damaged,
+    /// A write of it failed and it is not open again: what it has is not to be relied on yet.
+    LogFailed,
 }
 
 /// Why a leader gives up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResignCause {
-    /// Its log failed and is closed. It is suspect, and somebody else leads, or nobody.
+    /// Its log failed and is closed. It is suspect and out of the ISR; if it led, somebody else does, or nobody. Of any replica.
     LogFailed,
     /// A range of its log is damaged. Somebody else leads; if nobody can, it goes on.
     LogDamaged,

@@ -10,7 +10,9 @@ use super::event::{ControllerEvent, FenceReason, LeaderReason};
 use super::input::CallId;
 use super::machine::Controller;
 use super::proof::{self, Contributions};
-use super::protocol::{ControllerReply, Registration, ReplicaFacts, ResignCause, Sender, SessionBegun};
+use super::protocol::{
+    Condition, ControllerReply, Registration, ReplicaFacts, ResignCause, Sender, SessionBegun,
+};
 use super::refusal::RegistrationRefusal;
 use super::state::{Broker, BrokerStatus, OutReason, ReplicaReport, Suspicion};
 use crate::ids::BrokerEpoch;
@@ -110,7 +112,9 @@ impl Controller {
             {
                 next.suspects.entry(node).or_insert(why);
             }
-            if next.leader.is_none() {
+            // What a failed log has is known when it is open again; until then it must not be the best of all.
+            let is_known = facts.is_none_or(|facts| facts.condition != Condition::LogFailed);
+            if next.leader.is_none() && is_known {
                 next.reports.insert(node, facts.map_or(NOTHING, report_of));
             }
             self.change_or_leave(&name, next, OutReason::SessionEnded, LeaderReason::LeaderGone);
@@ -194,7 +198,7 @@ impl Controller {
         remaining
     }
 
-    /// A leader gives up.
+    /// A leader gives up, or the log of a replica that counts has failed.
     pub(super) fn resign(
         &mut self,
         sender: Sender,
@@ -204,7 +208,11 @@ impl Controller {
     ) -> ControllerReply {
         let node = sender.node;
         let Some(partition) = self.state.partition(name) else { return ControllerReply::Heard };
-        if partition.leader != Some(node) || partition.leader_epoch != epoch {
+        let concerned = match why {
+            ResignCause::LogFailed => partition.replicas.contains(&node),
+            ResignCause::LogDamaged | ResignCause::SecondIncarnation => partition.leader == Some(node),
+        };
+        if !concerned || partition.leader_epoch != epoch {
             return ControllerReply::Heard;
         }
         match why {

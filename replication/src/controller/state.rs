@@ -162,7 +162,7 @@ pub enum OutReason {
     NotElected,
     /// It was not there when the topic was created.
     NotThereYet,
-    /// It led, and gave up because its log failed or is damaged.
+    /// It gave up because its log failed or is damaged.
     Resigned,
 }
 

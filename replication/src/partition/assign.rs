@@ -158,6 +158,7 @@ impl Partition {
             if missed {
                 leader.forget_outsiders(view);
             }
+            leader.forget_removed(view, &old.isr);
             leader.note_members(view);
             leader.settle_proposal(view);
             events

@@ -136,6 +136,20 @@ impl Leader {
         }
     }
 
+    /// Forgets what replicas have said that the controller removed for a reason of its own: it may be their log, so only what they say from
+    /// now on counts.
+    pub(super) fn forget_removed(&mut self, view: &View<'_>, isr_before: &[NodeId]) {
+        for member in view.followers() {
+            let removed = isr_before.contains(&member.node) && !view.committed(member.node);
+            if removed
+                && self.left_because(view, member).is_none()
+                && let Some(follower) = self.progress.get_mut(&member.node)
+            {
+                follower.begin_session();
+            }
+        }
+    }
+
     /// A newer version of the state answers a proposal that built on an older one.
     pub(super) fn settle_proposal(&mut self, view: &View<'_>) {
         let newer = |asked: &Proposal| view.assignment.partition_epoch > asked.proposal.partition_epoch;

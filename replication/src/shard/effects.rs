@@ -6,8 +6,8 @@ use highwater_engine::units::{LeaderEpoch, NodeId, Now};
 use super::event::{Lane, LaneKind, News, Out};
 use super::registration::OnBehalf;
 use super::{ReplicaKey, Shard};
-use crate::controller::{ControllerRequest, IsrProposal as AskedIsr, ResignCause};
-use crate::partition::{Durability, Effect, Input, IsrAnswer, IsrProposal, ResignReason, Wake};
+use crate::controller::{ControllerRequest, IsrProposal as AskedIsr};
+use crate::partition::{Durability, Effect, Input, IsrAnswer, IsrProposal, Wake};
 use crate::pending::Ceiling;
 
 impl Shard {
@@ -36,7 +36,7 @@ impl Shard {
                 self.requests.fetches.raised(&key, Ceiling::Written, offset);
             }
             Effect::Wake(Wake::Everything) => self.requests.fetches.changed(&key),
-            Effect::Resign { epoch, why } => self.resign(key, epoch, why),
+            Effect::Resign { epoch, why } => self.resign(now, key, epoch, why),
             Effect::Event(event) => {
                 let name = replica.name.clone();
                 self.out.push(Out::News(News::Partition { name, event }));
@@ -59,18 +59,6 @@ impl Shard {
         {
             self.step(now, key, Input::IsrAnswered { proposal, answer: IsrAnswer::Unanswered });
         }
-    }
-
-    fn resign(&mut self, key: ReplicaKey, epoch: LeaderEpoch, why: ResignReason) {
-        let Some(replica) = self.replicas.get(&key) else { return };
-        let why = match why {
-            ResignReason::LogFailed => ResignCause::LogFailed,
-            ResignReason::LogDamaged => ResignCause::LogDamaged,
-            ResignReason::SecondIncarnation => ResignCause::SecondIncarnation,
-        };
-        let request = ControllerRequest::Resign { partition: replica.name.clone(), leader_epoch: epoch, why };
-        // Without a session there is no leadership to give up: it was bumped when the session ended.
-        let _ = self.link.ask(request, OnBehalf::Nobody);
     }
 
     /// The connection for a replica: topics that count what is durable have their own.

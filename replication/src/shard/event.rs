@@ -185,6 +185,13 @@ pub enum News {
         /// What happened.
         why: String,
     },
+    /// A log that had failed is open again; its replica catches up.
+    LogReopened {
+        /// Which.
+        name: TopicPartition,
+        /// Its end, as recovery found it.
+        end: Offset,
+    },
     /// A log belongs to no topic of the cluster; it is left alone.
     Stray {
         /// Which.

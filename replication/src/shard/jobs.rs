@@ -128,6 +128,7 @@ impl Shard {
             JobDone::Read { asked, result } => self.on_cold_read(now, asked, result),
             JobDone::Deleted { log } => self.on_deleted(now, log),
             JobDone::OffsetCheckpointed { .. } => self.due.watermarks_underway = false,
+            JobDone::Reopened { log, report } => self.on_reopened(now, log, report.map(|report| *report)),
             JobDone::Failed { kind, log, error } => {
                 let key = log.and_then(|log| self.by_log.get(&log).copied());
                 self.on_job_failed(now, kind, key, &error.to_string());
@@ -150,6 +151,9 @@ impl Shard {
         if matches!(kind, JobKind::Truncate | JobKind::RestartAt) {
             // The machine waits for the cut and would wait for ever; what failed was the log.
             self.fail_log(now, key, why);
+        }
+        if kind == JobKind::Reopen {
+            self.on_not_reopened(now, key, why);
         }
     }
 

@@ -27,6 +27,7 @@ mod fetch;
 mod follow;
 mod jobs;
 mod link;
+mod mend;
 mod offsets;
 mod produce;
 mod registration;
@@ -83,6 +84,7 @@ pub struct Shard {
     touched: BTreeSet<ReplicaKey>,
     timers: BTreeSet<(Monotonic, ReplicaKey)>,
     due: jobs::Due,
+    mending: mend::Mending,
     stopping: jobs::Stopping,
     out: Vec<Out>,
 }
@@ -104,6 +106,7 @@ impl Shard {
             view: ClusterView::new(config.node),
             followers: Followers::new(&config),
             due: jobs::Due::new(now.monotonic, &config),
+            mending: mend::Mending::default(),
             requests: requests::Requests::new(seed),
             rules,
             store,

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use highwater_engine::checkpoint::Reading;
 use highwater_engine::log::Log;
 use highwater_engine::store::{LogReport, Machine, OpenReport, Stop, Store};
-use highwater_engine::units::{Now, Offset, TopicPartition};
+use highwater_engine::units::{LeaderEpoch, Now, Offset, TopicPartition};
 
 use super::event::{AskId, ControllerCallId, News, Out};
 use super::link::Heard;
 use super::{HIGH_WATERMARKS, ReplicaKey, Shard};
 use crate::controller::{
     Condition, ControllerReply, ControllerRequest, LastStop, Registration, ReplicaFacts, ReplicaReport,
-    ReportedReplica,
+    ReportedReplica, ResignCause,
 };
 use crate::ids::BrokerEpoch;
-use crate::partition::{Input, IsrAnswer, IsrProposal};
+use crate::partition::{Input, IsrAnswer, IsrProposal, RoleName};
 
 /// The field of the clean-shutdown mark that names the session that ended; Kafka's own.
 pub(super) const MARK_SESSION: &str = "brokerEpoch";
@@ -25,8 +25,10 @@ fn facts(
     report: Option<&LogReport>,
     stop_was_clean: bool,
     known_committed: Option<Offset>,
+    role: Option<RoleName>,
 ) -> ReplicaFacts {
     let condition = match report {
+        Some(_) | None if role == Some(RoleName::Offline) => Condition::LogFailed,
         Some(report) if !report.plan.damaged.is_empty() || report.hole => Condition::Damaged,
         Some(report) if stop_was_clean && report.suspect => Condition::DiffersFromMark,
         Some(_) | None => Condition::Fits,
@@ -49,6 +51,8 @@ pub(super) enum OnBehalf {
     Isr { key: ReplicaKey, proposal: IsrProposal },
     /// The host.
     Host(AskId),
+    /// A replica that gives up.
+    Resignation { key: ReplicaKey, epoch: LeaderEpoch, why: ResignCause },
     /// This broker, which is about to stop.
     Stop,
     /// Nobody waits for the answer.
@@ -97,6 +101,10 @@ impl Known {
         matches!(self.last_stop, LastStop::Clean { .. })
     }
 
+    pub(super) const fn view_is_fresh(&self) -> bool {
+        self.view_is_fresh
+    }
+
     /// The view was had as a whole, or has to be had so.
     pub(super) fn set_view_is_fresh(&mut self, fresh: ViewIs) {
         self.view_is_fresh = fresh == ViewIs::Whole;
@@ -106,6 +114,11 @@ impl Known {
     /// nothing committed when it was written: a checkpoint is safe when stale.
     pub(super) fn high_watermark(&self, name: &TopicPartition) -> Option<Offset> {
         Some(self.high_watermarks.as_ref()?.get(name).copied().unwrap_or_default())
+    }
+
+    /// A log was opened again: what recovery found then is what there is to tell of it.
+    pub(super) fn reopened(&mut self, report: LogReport) {
+        self.reports.insert(report.name.clone(), report);
     }
 
     /// A log that is new, or empty again, has nothing to be known of.
@@ -151,7 +164,8 @@ impl Shard {
                         || known.high_watermark(log.name()),
                         |replica| replica.machine.known_committed(),
                     );
-                    facts(log, known.reports.get(log.name()), known.stop_was_clean(), committed)
+                    let role = replica.map(|replica| replica.machine.role_name());
+                    facts(log, known.reports.get(log.name()), known.stop_was_clean(), committed, role)
                 })
                 .collect(),
         });
@@ -199,6 +213,9 @@ impl Shard {
             }
             OnBehalf::Host(ask) => self.out.push(Out::Answer { ask, reply }),
             OnBehalf::Stop => self.on_stop_answered(now, reply.as_ref()),
+            OnBehalf::Resignation { key, epoch, why } => {
+                self.on_resignation_answered(now, key, epoch, why, reply.as_ref())
+            }
             OnBehalf::Nobody => {}
         }
     }

@@ -1,9 +1,9 @@
 //! Which replicas this node has: the controller's word turned into logs and machines.
 
 use highwater_engine::batch::{BatchLimits, KeyRule, TimestampRule};
-use highwater_engine::log::{Cleanup, LogConfig, LogId, TimestampSource};
+use highwater_engine::log::{Cleanup, Log, LogConfig, LogId, TimestampSource};
 use highwater_engine::store::Job;
-use highwater_engine::units::{Now, TopicId, TopicPartition};
+use highwater_engine::units::{Now, Offset, TopicId, TopicPartition};
 
 use super::event::{News, Out};
 use super::registration::ViewIs;
@@ -80,12 +80,19 @@ impl Shard {
             }
         };
         let known = self.known.high_watermark(name);
-        let machine =
-            Partition::new(self.config.node, name.clone(), id, self.config.partition, self.rules, known);
-        Some(self.add_replica(name, id, Replica::new(id, log, machine)))
+        Some(self.add_replica(name, id, log, known))
     }
 
-    fn add_replica(&mut self, name: &TopicPartition, id: TopicId, replica: Replica) -> ReplicaKey {
+    pub(super) fn add_replica(
+        &mut self,
+        name: &TopicPartition,
+        id: TopicId,
+        log: Log,
+        known_committed: Option<Offset>,
+    ) -> ReplicaKey {
+        let (node, config) = (self.config.node, self.config.partition);
+        let machine = Partition::new(node, name.clone(), id, config, self.rules, known_committed);
+        let replica = Replica::new(id, log, machine);
         let key = ReplicaKey(self.next_key);
         self.next_key += 1;
         self.by_name.insert(name.clone(), key);
@@ -131,6 +138,7 @@ impl Shard {
     pub(super) fn take_offline(&mut self, key: ReplicaKey) {
         self.stop_fetching(key);
         self.requests.fetches.changed(&key);
+        self.mending.forget(key);
         let Some(replica) = self.replicas.remove(&key) else { return };
         if let Some(at) = replica.timer {
             self.timers.remove(&(at, key));

@@ -25,6 +25,7 @@ impl Shard {
             }
         }
         self.send_fetches(now);
+        self.mend(now);
         self.talk_to_controller(now);
         self.emit_jobs(now);
         std::mem::take(&mut self.out)
@@ -39,6 +40,7 @@ impl Shard {
             self.followers.next_deadline(),
             self.link.next_deadline(),
             self.due.next_deadline(),
+            self.mending.next_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -92,6 +94,7 @@ impl Shard {
             let name = replica.name.clone();
             self.out.push(Out::News(News::LogFailed { name, why: why.to_owned() }));
             self.step(now, key, Input::LogFailed);
+            self.log_failed(now, key);
         }
     }
 

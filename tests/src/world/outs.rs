@@ -73,10 +73,10 @@ impl World {
             News::LogFailed { name, why } => {
                 self.count("failed logs");
                 self.note(format!("{id} {name}: its log failed: {why}"));
-                // A log that failed stays offline as long as its process runs (see BUGS.md), so that somebody starts another.
-                let life = self.node(id).life;
-                let wait = self.some(Duration::from_secs(2));
-                self.plan_in(wait, Happening::Stops(id, life));
+            }
+            News::LogReopened { name, end } => {
+                self.count("logs opened again");
+                self.note(format!("{id} {name}: its log is open again and ends at {end}"));
             }
             News::StoreFailed(failure) => {
                 // A broker whose only directory has failed ends; its supervisor starts it again.

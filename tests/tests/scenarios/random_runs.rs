@@ -19,6 +19,7 @@ const RARE: &[&str] = &[
     "interrupted writes",
     "joins to the ISR",
     "links held",
+    "logs opened again",
     "lost names",
     "overtaking completions",
     "pauses",

@@ -1,0 +1,244 @@
+//! Logs that failed are opened again, and resignations are said until the controller goes by them.
+//!
+//! ```text
+//! a write fails -> the machine is offline -> while the cluster counts on the replica: resign, again and again
+//!               -> nobody counts on it -> pause -> Job::Reopen -> a new machine follows, suspect until it is in the ISR
+//! ```
+//!
+//! A log is opened again only when another epoch or another leader is known, because what recovery makes of the epoch in which offsets
+//! were given out and not written must not be that epoch's a second time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use highwater_engine::log::LogId;
+use highwater_engine::store::{Job, LogReport};
+use highwater_engine::units::{LeaderEpoch, Monotonic, Now, TopicPartition};
+
+use super::event::{News, Out};
+use super::registration::OnBehalf;
+use super::{ReplicaKey, Shard};
+use crate::controller::{ControllerReply, ControllerRequest, ResignCause};
+use crate::partition::{Input, ResignReason};
+
+/// Before a failed log is opened again; doubled with each failure that follows soon.
+const REOPEN_PAUSE_MIN: Duration = Duration::from_secs(1);
+/// The longest of these pauses.
+const REOPEN_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Between two tries to be heard.
+const SAY_AGAIN: Duration = Duration::from_millis(500);
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub(super) struct Mending {
+    failed: BTreeMap<ReplicaKey, Reopening>,
+    resignations: BTreeMap<ReplicaKey, Resignation>,
+    /// When each log failed last, and how long the pause was then.
+    pauses: BTreeMap<TopicPartition, (Monotonic, Duration)>,
+}
+
+/// How far a failed log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reopening {
+    /// Not before this moment, and not while the cluster counts on the replica.
+    From(Monotonic),
+    /// The job runs.
+    Underway,
+    /// No opening helps: what failed was not a write.
+    Never,
+}
+
+/// A replica gives up, and the controller may not know it yet.
+#[derive(Clone, Copy, Debug)]
+struct Resignation {
+    epoch: LeaderEpoch,
+    why: ResignCause,
+    /// When it is said next; `None` while a call is under way.
+    say_at: Option<Monotonic>,
+}
+
+impl Mending {
+    pub(super) fn next_deadline(&self) -> Option<Monotonic> {
+        let says = self.resignations.values().filter_map(|resignation| resignation.say_at);
+        let opens = self.failed.values().filter_map(|reopening| match reopening {
+            Reopening::From(at) => Some(*at),
+            Reopening::Underway | Reopening::Never => None,
+        });
+        says.chain(opens).min()
+    }
+
+    /// A replica is gone, and what was to be done about it.
+    pub(super) fn forget(&mut self, key: ReplicaKey) {
+        self.failed.remove(&key);
+        self.resignations.remove(&key);
+    }
+
+    fn pause(&mut self, now: Monotonic, name: &TopicPartition) -> Duration {
+        let soon = REOPEN_PAUSE_MAX.saturating_mul(2);
+        let pause = match self.pauses.get(name) {
+            Some((at, pause)) if now.since(*at) < soon => pause.saturating_mul(2).min(REOPEN_PAUSE_MAX),
+            Some(_) | None => REOPEN_PAUSE_MIN,
+        };
+        self.pauses.insert(name.clone(), (now, pause));
+        pause
+    }
+}
+
+impl Shard {
+    /// A log failed: it is to be opened again, unless its directory has failed, which is final.
+    pub(super) fn log_failed(&mut self, now: Now, key: ReplicaKey) {
+        let Some(replica) = self.replicas.get(&key) else { return };
+        if self.store.failure().is_some() {
+            self.mending.failed.insert(key, Reopening::Never);
+        } else if !self.mending.failed.contains_key(&key) {
+            let pause = self.mending.pause(now.monotonic, &replica.name);
+            self.mending.failed.insert(key, Reopening::From(now.monotonic.after(pause)));
+        }
+    }
+
+    pub(super) fn resign(&mut self, now: Now, key: ReplicaKey, epoch: LeaderEpoch, why: ResignReason) {
+        let why = match why {
+            ResignReason::LogFailed => ResignCause::LogFailed,
+            ResignReason::LogDamaged => ResignCause::LogDamaged,
+            ResignReason::SecondIncarnation => ResignCause::SecondIncarnation,
+        };
+        let say_at = Some(now.monotonic);
+        self.mending.resignations.insert(key, Resignation { epoch, why, say_at });
+    }
+
+    /// Does what is due: says what was not heard, and has logs opened again.
+    pub(super) fn mend(&mut self, now: Now) {
+        if self.mending.failed.is_empty() && self.mending.resignations.is_empty() {
+            return;
+        }
+        self.resign_where_counted_on(now);
+        self.say_resignations(now);
+        self.open_again(now);
+    }
+
+    /// A replica whose log failed must not count, whether it leads, is in sync, or could lead.
+    fn resign_where_counted_on(&mut self, now: Now) {
+        let failed: Vec<ReplicaKey> = self.mending.failed.keys().copied().collect();
+        for key in failed {
+            let Some(epoch) = self.counted_on(key) else { continue };
+            let said = self.mending.resignations.get(&key);
+            if said.is_none_or(|said| said.epoch != epoch || said.why != ResignCause::LogFailed) {
+                self.resign(now, key, epoch, ResignReason::LogFailed);
+            }
+        }
+    }
+
+    fn say_resignations(&mut self, now: Now) {
+        let due: Vec<(ReplicaKey, Resignation)> = (self.mending.resignations.iter())
+            .filter(|(_, resignation)| resignation.say_at.is_some_and(|at| at <= now.monotonic))
+            .map(|(key, resignation)| (*key, *resignation))
+            .collect();
+        for (key, resignation) in due {
+            if !self.is_still_wanted(key, resignation) {
+                self.mending.resignations.remove(&key);
+                continue;
+            }
+            let Some(replica) = self.replicas.get(&key) else { continue };
+            let Resignation { epoch, why, .. } = resignation;
+            let request =
+                ControllerRequest::Resign { partition: replica.name.clone(), leader_epoch: epoch, why };
+            let asked = self.link.ask(request, OnBehalf::Resignation { key, epoch, why });
+            let say_at = asked.is_err().then(|| now.monotonic.after(SAY_AGAIN));
+            self.mending.resignations.insert(key, Resignation { epoch, why, say_at });
+        }
+    }
+
+    pub(super) fn on_resignation_answered(
+        &mut self,
+        now: Now,
+        key: ReplicaKey,
+        epoch: LeaderEpoch,
+        why: ResignCause,
+        reply: Option<&ControllerReply>,
+    ) {
+        let heard = reply == Some(&ControllerReply::Heard);
+        let Some(said) = self.mending.resignations.get_mut(&key) else { return };
+        if said.epoch != epoch || said.why != why {
+            return;
+        }
+        if heard && why == ResignCause::LogDamaged {
+            // If nobody else can lead, it goes on.
+            self.mending.resignations.remove(&key);
+        } else {
+            said.say_at = Some(now.monotonic.after(SAY_AGAIN));
+        }
+    }
+
+    /// Whether the controller, as far as this node knows, has not gone by it yet.
+    fn is_still_wanted(&self, key: ReplicaKey, resignation: Resignation) -> bool {
+        let Some(replica) = self.replicas.get(&key) else { return false };
+        match resignation.why {
+            ResignCause::LogFailed => self.counted_on(key) == Some(resignation.epoch),
+            ResignCause::LogDamaged | ResignCause::SecondIncarnation => {
+                let partition = self.view.state().partition(&replica.name);
+                partition.is_some_and(|partition| {
+                    partition.leader == Some(self.config.node) && partition.leader_epoch == resignation.epoch
+                })
+            }
+        }
+    }
+
+    /// The epoch in which the cluster counts on a replica of this node: it leads, is in sync, could lead, or what it reported could make
+    /// it lead.
+    fn counted_on(&self, key: ReplicaKey) -> Option<LeaderEpoch> {
+        let partition = self.view.state().partition(&self.replicas.get(&key)?.name)?;
+        let node = self.config.node;
+        let counts = partition.leader == Some(node)
+            || partition.in_sync(node)
+            || partition.reports.contains_key(&node)
+            || (partition.eligible.contains(&node) && !partition.suspects.contains_key(&node));
+        counts.then_some(partition.leader_epoch)
+    }
+
+    fn open_again(&mut self, now: Now) {
+        let knows = self.link.session().is_some() && self.known.view_is_fresh();
+        let due: Vec<ReplicaKey> = (self.mending.failed.iter())
+            .filter(|(_, state)| matches!(state, Reopening::From(at) if *at <= now.monotonic))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in due {
+            let Some(replica) = self.replicas.get(&key) else { continue };
+            if !knows || self.counted_on(key).is_some() {
+                self.mending.failed.insert(key, Reopening::From(now.monotonic.after(SAY_AGAIN)));
+                continue;
+            }
+            self.out.push(Out::Job(Job::Reopen { log: replica.log.id(), now }));
+            self.mending.failed.insert(key, Reopening::Underway);
+        }
+    }
+
+    /// A failed log is open again: another machine takes over what the old one knew, and the controller's present word.
+    pub(super) fn on_reopened(&mut self, now: Now, log: LogId, report: Option<LogReport>) {
+        let Some(key) = self.by_log.get(&log).copied() else { return };
+        let Some(replica) = self.replicas.get(&key) else { return };
+        let (name, id) = (replica.name.clone(), replica.topic_id);
+        let known = replica.machine.known_committed();
+        let (Some(report), Some(log)) = (report, self.store.log(&name)) else {
+            self.mending.failed.insert(key, Reopening::Never);
+            return;
+        };
+        self.take_offline(key);
+        self.out.push(Out::News(News::LogReopened { name: name.clone(), end: report.end }));
+        self.known.reopened(report);
+        let key = self.add_replica(&name, id, log, known);
+        if let Some(assignment) = self.view.assignment(&name) {
+            self.step(now, key, Input::Assigned(assignment));
+        }
+        self.settle(now);
+        self.report_replicas();
+    }
+
+    /// A failed log could not be opened: again, later. A directory that has failed is not tried any more.
+    pub(super) fn on_not_reopened(&mut self, now: Now, key: ReplicaKey, why: &str) {
+        let Some(replica) = self.replicas.get(&key) else { return };
+        let name = replica.name.clone();
+        self.mending.failed.remove(&key);
+        self.out.push(Out::News(News::LogFailed { name, why: why.to_owned() }));
+        self.log_failed(now, key);
+    }
+}
