@@ -115,6 +115,27 @@ fn record_loss(partition: &mut PartitionState, epoch: LeaderEpoch, report: &Repl
     }
 }
 
+/// Turns possible losses into recorded ones that a replica proves: it has records where a suspect's leadership began, of an older epoch,
+/// and knows that some of them were committed. So those were lost, and it may cut them; without a record it would refuse for ever.
+///
+/// A replica that has records of that leadership, or ends where it began, has nothing of what may have been lost.
+pub(super) fn confirm_losses(partition: &mut PartitionState, report: &ReplicaReport) {
+    let Some(known) = report.known_committed else { return };
+    let proves = |loss: &PossibleLoss| {
+        loss.from < known && loss.from < report.end && report.last_epoch < Some(loss.epoch)
+    };
+    let (proven, open): (Vec<PossibleLoss>, Vec<PossibleLoss>) =
+        partition.possible_losses.iter().partition(|loss| proves(loss));
+    if proven.is_empty() {
+        return;
+    }
+    partition.possible_losses = open;
+    for PossibleLoss { epoch, from } in proven {
+        push_loss(partition, LossRecord { epoch, from, to: Some(known), by: LossCause::BestOfAll });
+    }
+    partition.losses.sort_by_key(|loss| loss.epoch);
+}
+
 fn push_loss(partition: &mut PartitionState, loss: LossRecord) {
     if partition.losses.len() >= PartitionState::LOSSES_MAX {
         let second = partition.losses.remove(1);

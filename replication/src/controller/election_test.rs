@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use highwater_engine::units::LeaderEpoch;
+
 use super::fixture::*;
 use super::*;
 use crate::partition::{LossCause, LossRecord};
@@ -241,6 +243,56 @@ fn a_replica_whose_log_failed_counts_no_more_and_is_not_the_best_before_it_is_op
     assert_eq!(it.p().leader, None, "nobody knows what it has");
     it.report(2, 0, 5, 5);
     assert_eq!(it.p().leader, Some(node(2)), "it is open again, and the best that is left");
+}
+
+/// 3 is out of the ISR; then 1 and 2 lose their machines, and 1 leads from 6 on. Nobody knows of a loss.
+fn a_possible_loss() -> (Fixture, LeaderEpoch) {
+    let mut it = Fixture::three(&[]);
+    it.isr(&[1, 2]);
+    for id in [3, 1, 2] {
+        it.ended(id);
+    }
+    for id in [1, 2] {
+        let facts = it.facts(0, 6, 6);
+        it.register(id, LastStop::MachineCrash, &[facts]);
+    }
+    let led = it.p().leader_epoch;
+    assert_eq!(it.p().possible_losses, [PossibleLoss { epoch: led, from: offset(6) }]);
+    (it, led)
+}
+
+#[test]
+fn whoever_comes_back_with_more_that_was_committed_proves_a_possible_loss() {
+    let (mut it, led) = a_possible_loss();
+    let facts = it.facts(0, 9, 8);
+    it.register(3, LastStop::Killed, &[facts]);
+    let loss = LossRecord { epoch: led, from: offset(6), to: Some(offset(8)), by: LossCause::BestOfAll };
+    assert_eq!((it.p().losses.as_slice(), it.p().possible_losses.len()), ([loss].as_slice(), 0));
+    let lost = ControllerEvent::Lost { partition: p0(), from: offset(6), to: Some(offset(8)) };
+    assert_eq!(it.events.iter().filter(|event| **event == lost).count(), 1);
+    let facts = it.facts(0, 9, 8);
+    it.register(3, LastStop::Killed, &[facts]);
+    assert_eq!(it.p().losses, [loss], "once");
+
+    let (mut it, _) = a_possible_loss();
+    it.register(3, LastStop::Never, &[]);
+    it.report(3, 0, 9, 8);
+    assert_eq!(it.p().losses, [loss], "it was there all the time, and says so when it refuses to be cut");
+    assert!(it.p().leader.is_some() && it.p().reports.is_empty());
+}
+
+#[test]
+fn what_a_possible_loss_does_not_cover_stays_possible() {
+    let (it, led) = a_possible_loss();
+    let led = led.value();
+    for (last_epoch, end, known) in [(0, 9, 6), (0, 6, 9), (led, 9, 9), (0, 5, 5)] {
+        let (mut it, _) = a_possible_loss();
+        let facts = it.facts(last_epoch, end, known);
+        it.register(3, LastStop::Killed, &[facts]);
+        assert_eq!(it.p().losses, [], "epoch {last_epoch}, ..{end}, committed ..{known}");
+        assert_eq!(it.p().possible_losses.len(), 1);
+    }
+    assert_eq!(it.p().losses, []);
 }
 
 #[test]

@@ -17,6 +17,7 @@ use super::protocol::{
 use super::refusal::IsrRefusal;
 use super::state::{ClusterState, OutReason, PartitionState};
 use super::topics::HeldCreation;
+use crate::partition::LossRecord;
 use crate::rules::{Rule, Rules};
 
 /// How many producer ids are granted at once, as in Kafka.
@@ -216,13 +217,17 @@ impl Controller {
     fn report(&mut self, sender: Sender, reported: &ReportedReplica) -> ControllerReply {
         let name = &reported.partition;
         let Some(partition) = self.state.partition(name) else { return ControllerReply::Heard };
-        let wanted = partition.leader.is_none()
-            && partition.leader_epoch == reported.leader_epoch
-            && partition.replicas.contains(&sender.node);
+        if !partition.replicas.contains(&sender.node) {
+            return ControllerReply::Heard;
+        }
+        let mut next = partition.clone();
+        election::confirm_losses(&mut next, &reported.report);
+        let wanted = partition.leader.is_none() && partition.leader_epoch == reported.leader_epoch;
         if wanted {
-            let mut next = partition.clone();
             next.reports.insert(sender.node, reported.report);
-            self.change_or_leave(name, next, OutReason::NotElected, LeaderReason::BestOfAll);
+        }
+        self.change_or_leave(name, next, OutReason::NotElected, LeaderReason::BestOfAll);
+        if wanted {
             self.elect_if_leaderless(name, LeaderReason::BestOfAll);
         }
         ControllerReply::Heard
@@ -311,7 +316,8 @@ impl Controller {
             self.event(ControllerEvent::JoinedIsr { partition: partition(), node: *node });
         }
         // By epoch, not by count: a full table keeps its length.
-        for loss in next.losses.iter().filter(|loss| loss.epoch > old.leader_epoch) {
+        let is_new = |loss: &LossRecord| !old.losses.iter().any(|known| known.epoch == loss.epoch);
+        for loss in next.losses.iter().filter(|loss| is_new(loss)) {
             self.event(ControllerEvent::Lost { partition: partition(), from: loss.from, to: loss.to });
         }
         for loss in next.possible_losses.iter().filter(|loss| loss.epoch > old.leader_epoch) {

@@ -47,7 +47,7 @@ pub enum ControllerRequest {
     },
     /// A leader wants another ISR. Answer: [`ControllerReply::Isr`].
     AlterIsr(IsrProposal),
-    /// What a replica has, while nobody leads its partition. Answer: [`ControllerReply::Heard`].
+    /// What a replica has, while nobody leads its partition, or because it knows more to be committed than its leader has. Answer: [`ControllerReply::Heard`].
     Report(ReportedReplica),
     /// A leader gives up, or a replica that counts has a log that failed. Answer: [`ControllerReply::Heard`].
     Resign {
@@ -176,12 +176,12 @@ pub enum ResignCause {
     SecondIncarnation,
 }
 
-/// A replica's report while nobody leads its partition.
+/// A replica's report while nobody leads its partition, or when it refuses to be cut.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportedReplica {
     /// Which partition.
     pub partition: TopicPartition,
-    /// The leader epoch in which nobody leads; a report for another one is dropped.
+    /// The leader epoch. A report for another one than the present counts in no election, only as proof of a loss.
     pub leader_epoch: LeaderEpoch,
     /// What it has.
     pub report: ReplicaReport,

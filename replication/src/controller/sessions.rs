@@ -112,6 +112,9 @@ impl Controller {
             {
                 next.suspects.entry(node).or_insert(why);
             }
+            if let Some(facts) = facts {
+                election::confirm_losses(&mut next, &report_of(facts));
+            }
             // What a failed log has is known when it is open again; until then it must not be the best of all.
             let is_known = facts.is_none_or(|facts| facts.condition != Condition::LogFailed);
             if next.leader.is_none() && is_known {

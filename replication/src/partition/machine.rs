@@ -215,6 +215,11 @@ impl Partition {
         self.watermark.known_committed()
     }
 
+    /// Whether it follows nobody because its leader lacks what is known to be committed here.
+    pub fn refuses_to_cut(&self) -> bool {
+        matches!(&self.role, Role::Follower(follower) if follower.phase == Phase::Refusing)
+    }
+
     /// Whether each append has to be synced.
     pub fn durability(&self) -> Durability {
         self.assignment.as_ref().map(|assignment| assignment.durability).unwrap_or_default()

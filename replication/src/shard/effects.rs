@@ -7,7 +7,7 @@ use super::event::{Lane, LaneKind, News, Out};
 use super::registration::OnBehalf;
 use super::{ReplicaKey, Shard};
 use crate::controller::{ControllerRequest, IsrProposal as AskedIsr};
-use crate::partition::{Durability, Effect, Input, IsrAnswer, IsrProposal, Wake};
+use crate::partition::{Durability, Effect, Input, IsrAnswer, IsrProposal, PartitionEvent, Wake};
 use crate::pending::Ceiling;
 
 impl Shard {
@@ -39,6 +39,9 @@ impl Shard {
             Effect::Resign { epoch, why } => self.resign(now, key, epoch, why),
             Effect::Event(event) => {
                 let name = replica.name.clone();
+                if matches!(event, PartitionEvent::TruncationRefused { .. }) {
+                    self.refused_to_cut(now, key);
+                }
                 self.out.push(Out::News(News::Partition { name, event }));
             }
         }

@@ -1,4 +1,4 @@
-//! Logs that failed are opened again, and resignations are said until the controller goes by them.
+//! Logs that failed are opened again, and what replicas have to tell the controller of themselves is said until it is heard.
 //!
 //! ```text
 //! a write fails -> the machine is offline -> while the cluster counts on the replica: resign, again and again
@@ -16,7 +16,7 @@ use highwater_engine::store::{Job, LogReport};
 use highwater_engine::units::{LeaderEpoch, Monotonic, Now, TopicPartition};
 
 use super::event::{News, Out};
-use super::registration::OnBehalf;
+use super::registration::{OnBehalf, report_of};
 use super::{ReplicaKey, Shard};
 use crate::controller::{ControllerReply, ControllerRequest, ResignCause};
 use crate::partition::{Input, ResignReason};
@@ -33,6 +33,8 @@ const SAY_AGAIN: Duration = Duration::from_millis(500);
 pub(super) struct Mending {
     failed: BTreeMap<ReplicaKey, Reopening>,
     resignations: BTreeMap<ReplicaKey, Resignation>,
+    /// Replicas that refuse to be cut, and when the controller is told next; `None` while a call is under way.
+    refusals: BTreeMap<ReplicaKey, Option<Monotonic>>,
     /// When each log failed last, and how long the pause was then.
     pauses: BTreeMap<TopicPartition, (Monotonic, Duration)>,
 }
@@ -64,13 +66,15 @@ impl Mending {
             Reopening::From(at) => Some(*at),
             Reopening::Underway | Reopening::Never => None,
         });
-        says.chain(opens).min()
+        let proofs = self.refusals.values().copied().flatten();
+        says.chain(opens).chain(proofs).min()
     }
 
     /// A replica is gone, and what was to be done about it.
     pub(super) fn forget(&mut self, key: ReplicaKey) {
         self.failed.remove(&key);
         self.resignations.remove(&key);
+        self.refusals.remove(&key);
     }
 
     fn pause(&mut self, now: Monotonic, name: &TopicPartition) -> Duration {
@@ -108,12 +112,42 @@ impl Shard {
 
     /// Does what is due: says what was not heard, and has logs opened again.
     pub(super) fn mend(&mut self, now: Now) {
-        if self.mending.failed.is_empty() && self.mending.resignations.is_empty() {
-            return;
-        }
+        self.say_refusals(now);
         self.resign_where_counted_on(now);
         self.say_resignations(now);
         self.open_again(now);
+    }
+
+    /// A replica knows more to be committed than its leader has: that proves a loss that was only possible until now.
+    pub(super) fn refused_to_cut(&mut self, now: Now, key: ReplicaKey) {
+        self.mending.refusals.insert(key, Some(now.monotonic));
+    }
+
+    fn say_refusals(&mut self, now: Now) {
+        let due: Vec<ReplicaKey> = (self.mending.refusals.iter())
+            .filter(|(_, say_at)| say_at.is_some_and(|at| at <= now.monotonic))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in due {
+            let replica = self.replicas.get(&key).filter(|replica| replica.machine.refuses_to_cut());
+            let Some((replica, epoch)) = replica.and_then(|it| Some((it, it.machine.leader_epoch()?))) else {
+                self.mending.refusals.remove(&key);
+                continue;
+            };
+            let report = ControllerRequest::Report(report_of(replica, epoch));
+            let asked = self.link.ask(report, OnBehalf::Refusal { key });
+            let say_at = asked.is_err().then(|| now.monotonic.after(SAY_AGAIN));
+            self.mending.refusals.insert(key, say_at);
+        }
+    }
+
+    pub(super) fn on_refusal_answered(&mut self, now: Now, key: ReplicaKey, reply: Option<&ControllerReply>) {
+        if reply == Some(&ControllerReply::Heard) {
+            // What follows from it comes with the view.
+            self.mending.refusals.remove(&key);
+        } else if let Some(say_at) = self.mending.refusals.get_mut(&key) {
+            *say_at = Some(now.monotonic.after(SAY_AGAIN));
+        }
     }
 
     /// A replica whose log failed must not count, whether it leads, is in sync, or could lead.

@@ -9,6 +9,7 @@ use highwater_engine::units::{LeaderEpoch, Now, Offset, TopicPartition};
 
 use super::event::{AskId, ControllerCallId, News, Out};
 use super::link::Heard;
+use super::replica::Replica;
 use super::{HIGH_WATERMARKS, ReplicaKey, Shard};
 use crate::controller::{
     Condition, ControllerReply, ControllerRequest, LastStop, Registration, ReplicaFacts, ReplicaReport,
@@ -55,6 +56,8 @@ pub(super) enum OnBehalf {
     Resignation { key: ReplicaKey, epoch: LeaderEpoch, why: ResignCause },
     /// This broker, which is about to stop.
     Stop,
+    /// A replica that refuses to be cut.
+    Refusal { key: ReplicaKey },
     /// Nobody waits for the answer.
     Nobody,
 }
@@ -142,6 +145,16 @@ fn last_stop(report: &OpenReport) -> LastStop {
     }
 }
 
+/// What a replica has.
+pub(super) fn report_of(replica: &Replica, leader_epoch: LeaderEpoch) -> ReportedReplica {
+    let report = replica.look(|machine, facts| ReplicaReport {
+        last_epoch: facts.epochs.latest().map(|entry| entry.epoch),
+        end: facts.written,
+        known_committed: machine.known_committed(),
+    });
+    ReportedReplica { partition: replica.name.clone(), leader_epoch, report }
+}
+
 impl Shard {
     pub(super) fn talk_to_controller(&mut self, now: Now) {
         let since = self.view.since().filter(|_| self.known.view_is_fresh);
@@ -216,6 +229,7 @@ impl Shard {
             OnBehalf::Resignation { key, epoch, why } => {
                 self.on_resignation_answered(now, key, epoch, why, reply.as_ref())
             }
+            OnBehalf::Refusal { key } => self.on_refusal_answered(now, key, reply.as_ref()),
             OnBehalf::Nobody => {}
         }
     }
@@ -227,12 +241,7 @@ impl Shard {
             if replica.machine.leader_epoch() != Some(leader_epoch) {
                 continue;
             }
-            let report = replica.look(|machine, facts| ReplicaReport {
-                last_epoch: facts.epochs.latest().map(|entry| entry.epoch),
-                end: facts.written,
-                known_committed: machine.known_committed(),
-            });
-            let report = ControllerRequest::Report(ReportedReplica { partition, leader_epoch, report });
+            let report = ControllerRequest::Report(report_of(replica, leader_epoch));
             // Without a session the next registration says the same.
             let _ = self.link.ask(report, OnBehalf::Nobody);
         }

@@ -90,6 +90,12 @@ impl Ghost {
             .losses
             .iter()
             .filter(|loss| !old.losses.contains(loss))
+            // A possible loss that is proven was given up when it was possible.
+            .filter(|loss| {
+                !old.possible_losses
+                    .iter()
+                    .any(|possible| (possible.epoch, possible.from) == (loss.epoch, loss.from))
+            })
             .map(|loss| (loss.from, loss.to.is_none()));
         let possible = new
             .possible_losses

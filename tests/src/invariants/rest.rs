@@ -12,12 +12,9 @@ impl Ghost {
         if state.leader.is_none() {
             return Some(format!("{name}: nobody leads: {state:?}"));
         }
-        // A replica that was away when suspects were elected may know of more than they had; no record permits it to cut that, so it stays
-        // away until somebody decides (see BUGS.md).
-        let may_refuse = ghost.losses > 0 || !state.possible_losses.is_empty() || !state.losses.is_empty();
         let damaged =
             ghost.mirrors.values().any(super::Mirror::is_damaged) && !self.disks_that_failed.is_empty();
-        if (may_refuse || damaged) && state.isr.len() >= ghost.min_isr {
+        if damaged && state.isr.len() >= ghost.min_isr {
             return None;
         }
         if state.isr.len() != state.replicas.len()
