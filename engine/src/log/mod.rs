@@ -31,6 +31,7 @@ mod shared;
 mod tail;
 mod times;
 mod truncate;
+mod windows;
 mod writer;
 
 pub use config::{Cleanup, LogConfig, TimestampSource};

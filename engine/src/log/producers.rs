@@ -6,6 +6,7 @@ use super::inner::Inner;
 use super::noting::transaction_marker;
 use super::seal::FileError;
 use super::truncate::{CutError, walk_failed};
+use super::windows::recall_windows;
 use crate::disk::Open;
 use crate::segment::{FileKind, Segment, Walk, WalkError, file_path, parse_file_name};
 use crate::state::{ProducerBatch, Producers};
@@ -16,6 +17,7 @@ use crate::units::{Monotonic, Offset, Timestamp};
 /// Behind damage nothing is known of producers but what the next segments say: what an earlier batch said may be out of date.
 pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Result<Producers, CutError> {
     let (mut producers, from) = newest_snapshot(log, end, now)?;
+    recall_windows(log, &mut producers, from, now)?;
     let view = log.view();
     for (number, segment) in view.segments.iter().enumerate() {
         let next_base = view.segments.get(number + 1).map(|next| next.base());
@@ -63,7 +65,8 @@ fn newest_snapshot(log: &Inner, end: Offset, now: Monotonic) -> Result<(Producer
     Ok((Producers::new(limits), Offset::ZERO))
 }
 
-fn replay(
+/// Takes in the batches of a segment that lie in `from..end`.
+pub(super) fn replay(
     producers: &mut Producers,
     segment: &Arc<Segment>,
     from: Offset,

@@ -228,6 +228,16 @@ impl Producer {
         }
     }
 
+    /// Takes over the earlier batches of a window that ends with the only one that is known here.
+    pub(super) fn recall(&mut self, earlier: &Self) {
+        let place = |batch: &Remembered| (batch.first_sequence, batch.last_sequence, batch.first, batch.last);
+        let same_last =
+            self.batches.len() == 1 && self.batches.back().map(place) == earlier.batches.back().map(place);
+        if same_last && self.epoch == earlier.epoch {
+            self.batches.clone_from(&earlier.batches);
+        }
+    }
+
     /// Takes a marker in; gives the beginning of the transaction that it ended.
     pub(super) fn note_marker(
         &mut self,

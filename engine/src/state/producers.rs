@@ -125,6 +125,16 @@ impl Producers {
         }
     }
 
+    /// Takes over, from a state made of batches that came before, the windows of the producers of which only the last batch is known, as
+    /// after a snapshot: of those whose last batch there is the same, in the same epoch.
+    pub fn recall(&mut self, earlier: &Self) {
+        for (id, producer) in &mut self.known {
+            if let Some(earlier) = earlier.known.get(id) {
+                producer.recall(earlier);
+            }
+        }
+    }
+
     /// Takes in a marker that was appended, replicated or found by recovery. Gives the transaction it ended; none if none was open.
     pub fn note_marker(
         &mut self,

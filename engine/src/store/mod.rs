@@ -26,6 +26,8 @@ mod scan;
 mod store_test;
 #[cfg(test)]
 pub(crate) mod test_support;
+#[cfg(test)]
+mod windows_test;
 
 use std::collections::BTreeMap;
 use std::path::Path;
