@@ -121,15 +121,15 @@ fn record_loss(partition: &mut PartitionState, epoch: LeaderEpoch, report: &Repl
 /// A replica that has records of that leadership, or ends where it began, has nothing of what may have been lost.
 pub(super) fn confirm_losses(partition: &mut PartitionState, report: &ReplicaReport) {
     let Some(known) = report.known_committed else { return };
-    let proves = |loss: &PossibleLoss| {
+    let shown = |loss: &PossibleLoss| {
         loss.from < known && loss.from < report.end && report.last_epoch < Some(loss.epoch)
     };
-    let (proven, open): (Vec<PossibleLoss>, Vec<PossibleLoss>) =
-        partition.possible_losses.iter().partition(|loss| proves(loss));
+    let (proven, unproven): (Vec<PossibleLoss>, Vec<PossibleLoss>) =
+        partition.possible_losses.iter().partition(|loss| shown(loss));
     if proven.is_empty() {
         return;
     }
-    partition.possible_losses = open;
+    partition.possible_losses = unproven;
     for PossibleLoss { epoch, from } in proven {
         push_loss(partition, LossRecord { epoch, from, to: Some(known), by: LossCause::BestOfAll });
     }

@@ -283,16 +283,15 @@ fn whoever_comes_back_with_more_that_was_committed_proves_a_possible_loss() {
 
 #[test]
 fn what_a_possible_loss_does_not_cover_stays_possible() {
-    let (it, led) = a_possible_loss();
-    let led = led.value();
-    for (last_epoch, end, known) in [(0, 9, 6), (0, 6, 9), (led, 9, 9), (0, 5, 5)] {
+    let (_, began) = a_possible_loss();
+    let began = began.value();
+    for (last_epoch, end, known) in [(0, 9, 6), (0, 6, 9), (began, 9, 9), (0, 5, 5)] {
         let (mut it, _) = a_possible_loss();
         let facts = it.facts(last_epoch, end, known);
         it.register(3, LastStop::Killed, &[facts]);
         assert_eq!(it.p().losses, [], "epoch {last_epoch}, ..{end}, committed ..{known}");
         assert_eq!(it.p().possible_losses.len(), 1);
     }
-    assert_eq!(it.p().losses, []);
 }
 
 #[test]

@@ -227,7 +227,7 @@ impl Shard {
             OnBehalf::Host(ask) => self.out.push(Out::Answer { ask, reply }),
             OnBehalf::Stop => self.on_stop_answered(now, reply.as_ref()),
             OnBehalf::Resignation { key, epoch, why } => {
-                self.on_resignation_answered(now, key, epoch, why, reply.as_ref())
+                self.on_resignation_answered(now, key, epoch, why, reply.as_ref());
             }
             OnBehalf::Refusal { key } => self.on_refusal_answered(now, key, reply.as_ref()),
             OnBehalf::Nobody => {}

@@ -252,6 +252,7 @@ impl Trial {
             | JobDone::OffsetCheckpointed { .. }
             | JobDone::Read { .. }
             | JobDone::Deleted { .. } => Ok(()),
+            JobDone::Reopened { log, .. } => Err(format!("nobody asked for {log:?} to be opened again")),
             other => Err(format!("a job gave {other:?}")),
         }
     }
