@@ -268,8 +268,8 @@ fn whoever_comes_back_with_more_that_was_committed_proves_a_possible_loss() {
     it.register(3, LastStop::Killed, &[facts]);
     let loss = LossRecord { epoch: led, from: offset(6), to: Some(offset(8)), by: LossCause::BestOfAll };
     assert_eq!((it.p().losses.as_slice(), it.p().possible_losses.len()), ([loss].as_slice(), 0));
-    let lost = ControllerEvent::Lost { partition: p0(), from: offset(6), to: Some(offset(8)) };
-    assert_eq!(it.events.iter().filter(|event| **event == lost).count(), 1);
+    let recorded = ControllerEvent::Lost { partition: p0(), from: offset(6), to: Some(offset(8)) };
+    assert_eq!(it.events.iter().filter(|event| **event == recorded).count(), 1);
     let facts = it.facts(0, 9, 8);
     it.register(3, LastStop::Killed, &[facts]);
     assert_eq!(it.p().losses, [loss], "once");
