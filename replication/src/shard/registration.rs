@@ -238,7 +238,9 @@ impl Shard {
     pub(super) fn report_replicas(&mut self) {
         for (partition, leader_epoch) in self.view.reports_wanted() {
             let Some(replica) = self.replica(&partition) else { continue };
-            if replica.machine.leader_epoch() != Some(leader_epoch) {
+            // What is being written counts as well: it is said when it is there.
+            let under_way = replica.look(|_, facts| facts.accepted != facts.written);
+            if under_way || replica.machine.leader_epoch() != Some(leader_epoch) {
                 continue;
             }
             let report = ControllerRequest::Report(report_of(replica, leader_epoch));

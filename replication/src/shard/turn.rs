@@ -1,6 +1,7 @@
 //! The turn: drain the inbox, append, one turn of the driver, step what moved, and again while there is news.
 
 use highwater_engine::disk::{Patience, Wait};
+use highwater_engine::log::LogId;
 use highwater_engine::units::{Monotonic, Now};
 
 use super::event::{Event, News, Out};
@@ -68,6 +69,9 @@ impl Shard {
                 self.step(now, *key, Input::LogMoved);
             }
         }
+        if report.moved.iter().any(|log| self.is_leaderless(*log)) {
+            self.report_replicas();
+        }
         for log in &report.failed {
             if let Some(key) = self.by_log.get(log).copied() {
                 self.fail_log(now, key, "a write failed");
@@ -77,6 +81,12 @@ impl Shard {
             self.on_store_failed(now);
         }
         !report.moved.is_empty() || !report.failed.is_empty()
+    }
+
+    fn is_leaderless(&self, log: LogId) -> bool {
+        let replica = self.by_log.get(&log).and_then(|key| self.replicas.get(key));
+        let assignment = replica.and_then(|replica| replica.machine.assignment());
+        assignment.is_some_and(|assignment| assignment.leader.is_none())
     }
 
     fn on_store_failed(&mut self, now: Now) {
