@@ -10,9 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_engine::batch::ReplicatedBatches;
 use highwater_engine::log::ReplicaAppendError;
-use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, Offset};
+use highwater_engine::units::{LeaderEpoch, Monotonic, Now, Offset};
 
-use super::event::{Lane, LaneKind, Out};
+use super::event::{Lane, Out};
 use super::{ReplicaKey, Shard, ShardConfig};
 use crate::ids::BrokerEpoch;
 use crate::partition::{FetchAnswer, FetchFailure, FetchOutcome, Input, Partition};
@@ -453,11 +453,6 @@ impl Shard {
         }
         self.step(now, key, Input::LogMoved);
         Ok(())
-    }
-
-    /// Which leaders are fetched from; for tests and `status`.
-    pub fn lanes(&self) -> impl Iterator<Item = (NodeId, LaneKind)> {
-        self.followers.lanes.keys().map(|lane| (lane.leader, lane.kind))
     }
 }
 
