@@ -14,6 +14,8 @@ use super::holders::{self, Holder};
 pub const ORPHANS_WAIT: Duration = Duration::from_secs(30);
 /// How long a port is waited for that nobody can be seen to have.
 pub const ENDING_WAIT: Duration = Duration::from_secs(5);
+/// How long the lock of another supervisor is waited for: one that was killed holds it until the system has ended it.
+pub const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 const LOCK_FILE: &str = ".supervisor.lock";
 

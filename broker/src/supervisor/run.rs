@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use super::claims::{self, ClaimError, DataDirectory, ENDING_WAIT, Free, ORPHANS_WAIT};
+use super::claims::{self, ClaimError, DataDirectory, ENDING_WAIT, Free, LOCK_WAIT, ORPHANS_WAIT};
 use super::cluster::{Cluster, Greeted, Surroundings};
 use super::launch::{Launch, for_people};
 use super::orders;
@@ -58,9 +59,9 @@ pub fn run<C: ControllerSide, E>(
     clock: Clock,
     start_controller: impl FnOnce(&Launch, Arc<Voice>) -> Result<C, E>,
 ) -> Result<(), RunError<E>> {
-    let claim = DataDirectory::claim(&launch.data)?;
-    claim.path().clone_into(&mut launch.data);
     let runtime = Builder::new_current_thread().enable_all().build()?;
+    let claim = runtime.block_on(claim(&launch.data, clock))?;
+    claim.path().clone_into(&mut launch.data);
     // From here on a signal is an order, not an end: whatever it meets is stopped in order.
     let mut signals = runtime.block_on(async { watch_signals() })?;
     let voice = Arc::new(Voice::new());
@@ -73,6 +74,19 @@ pub fn run<C: ControllerSide, E>(
     let unclean = runtime.block_on(Cluster::new(launch, clock, host).run(orders, signals));
     orders::close(claim.path());
     if unclean.is_empty() { Ok(()) } else { Err(RunError::Unclean(unclean)) }
+}
+
+/// Claims the data directory; of a supervisor that was killed just now nothing is to be seen but that it still holds it.
+async fn claim(path: &Path, clock: Clock) -> Result<DataDirectory, ClaimError> {
+    let begun = clock.now().monotonic;
+    loop {
+        match DataDirectory::claim(path) {
+            Err(ClaimError::AlreadyRunning { .. }) if clock.now().monotonic.since(begun) < LOCK_WAIT => {
+                tokio::time::sleep(LOCK_WAIT / 50).await;
+            }
+            claimed => return claimed,
+        }
+    }
 }
 
 fn watch_signals() -> io::Result<mpsc::Receiver<()>> {
@@ -224,5 +238,20 @@ mod tests {
                 std::process::id()
             )
         );
+    }
+
+    #[test]
+    fn a_supervisor_that_is_just_ending_is_waited_for() {
+        let parent = tempfile::tempdir().unwrap();
+        let first = DataDirectory::claim(parent.path()).unwrap();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let ending = async {
+                tokio::time::sleep(LOCK_WAIT / 5).await;
+                drop(first);
+            };
+            let (claimed, ()) = tokio::join!(claim(parent.path(), Clock::start()), ending);
+            claimed.unwrap();
+        });
     }
 }
