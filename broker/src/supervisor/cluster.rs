@@ -20,6 +20,8 @@ use crate::event::Event;
 const QUEUE: usize = 1024;
 /// A broker that does not stop for so long, when all stop, is killed.
 const STOP_WAIT: Duration = Duration::from_secs(30);
+/// One order may come as two signals: `timeout`, for one, sends it to the process and to its group.
+const ONE_ORDER: Duration = Duration::from_secs(1);
 /// Nobody waits longer for the first lines, even if a broker still recovers.
 const GREETING_WAIT: Duration = Duration::from_millis(1_800);
 /// An order is one line, sent at once.
@@ -137,6 +139,7 @@ impl<S: Surroundings> Cluster<S> {
             }
         }
         taking.abort();
+        self.unclean.sort_unstable();
         self.unclean
     }
 
@@ -276,8 +279,11 @@ impl<S: Surroundings> Cluster<S> {
     }
 
     fn signalled(&mut self) {
-        let how = if self.stopping_since.is_some() { Shutdown::Harsh } else { Shutdown::Clean };
-        self.shut_down(how);
+        match self.stopping_since {
+            None => self.shut_down(Shutdown::Clean),
+            Some(since) if self.now().since(since) < ONE_ORDER => {}
+            Some(_) => self.shut_down(Shutdown::Harsh),
+        }
     }
 
     fn shut_down(&mut self, how: Shutdown) {

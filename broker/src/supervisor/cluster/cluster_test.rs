@@ -115,7 +115,8 @@ fn brokers_are_started_again_ordered_down_and_stopped() {
             "there is no broker 4; this cluster has brokers 1 to 3"
         );
 
-        // All stop, and none hands over.
+        // All stop, and none hands over. A signal that comes twice is one order.
+        signal.send(()).await.unwrap();
         signal.send(()).await.unwrap();
         assert!(running.await.unwrap().is_empty(), "all stopped cleanly");
         assert!(seen.ended.lock().unwrap().is_empty(), "the controller does not hear of ends when all stop");
