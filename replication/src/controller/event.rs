@@ -113,6 +113,8 @@ pub enum FenceReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaderReason {
+    /// The topic was created.
+    Created,
     /// The old one's session is over.
     LeaderGone,
     /// The old one stops by order.
@@ -142,6 +144,7 @@ impl fmt::Display for FenceReason {
 impl fmt::Display for LeaderReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Created => "the topic is new",
             Self::LeaderGone => "the leader is gone",
             Self::LeaderStops => "the leader stops",
             Self::Returned => "a replica that may lead came back",

@@ -7,7 +7,7 @@ use highwater_engine::checkpoint::GUARD_TOPIC;
 use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, TopicId, TopicPartition};
 
 use super::change::Change;
-use super::event::ControllerEvent;
+use super::event::{ControllerEvent, LeaderReason};
 use super::input::CallId;
 use super::machine::Controller;
 use super::protocol::{ControllerReply, CreatedTopic, CreationPurpose, NewTopic};
@@ -76,7 +76,7 @@ impl Controller {
         let assignment = match &topic.assignment {
             Some(assignment) => {
                 self.check_partition_count(assignment.len())?;
-                check_assignment(&self.state, assignment)?;
+                self.check_assignment(assignment)?;
                 assignment.clone()
             }
             None => self.place_replicas(topic)?,
@@ -96,8 +96,14 @@ impl Controller {
             partitions: partitions.len(),
             replicas: plan.assignment.first().map_or(0, Vec::len),
         });
+        let led: Vec<_> =
+            partitions.iter().map(|partition| (partition.leader, partition.leader_epoch)).collect();
         let topic = Topic { id, configs: plan.configs.clone(), partitions };
         self.change(Change::TopicCreated { name: asked.name.clone(), topic });
+        for (number, (to, epoch)) in (0..).zip(led) {
+            let Ok(partition) = TopicPartition::new(&asked.name, number) else { continue };
+            self.event(ControllerEvent::Led { partition, from: None, to, epoch, why: LeaderReason::Created });
+        }
         CreatedTopic { id: Some(id), ..plan }
     }
 
@@ -159,7 +165,7 @@ impl Controller {
         let brokers = if alive.len() >= factor { alive } else { known };
         let (start, shift) = (self.rng.usize(..brokers.len()), self.rng.usize(..brokers.len()));
         let placed = place(&brokers, count, factor, start, shift);
-        check_assignment(&self.state, &placed)?;
+        self.check_assignment(&placed)?;
         Ok(placed)
     }
 
@@ -175,6 +181,42 @@ impl Controller {
         } else {
             Err(TopicRefusal::InvalidReplicationFactor { factor, brokers })
         }
+    }
+
+    /// Every partition has the same number of replicas, no broker twice, only brokers that have registered, one of them alive.
+    fn check_assignment(&self, assignment: &[Vec<NodeId>]) -> Result<(), Obstacle> {
+        let state = &self.state;
+        let all_are_there = self.config.brokers_configured.is_some_and(|count| state.brokers.len() >= count);
+        let invalid = |why: String| Obstacle::Refused(TopicRefusal::InvalidAssignment { why });
+        let factor = assignment.first().map_or(0, Vec::len);
+        for (number, replicas) in assignment.iter().enumerate() {
+            if replicas.is_empty() || replicas.len() != factor {
+                return Err(invalid(format!(
+                    "partition {number} has {} replicas, the first has {factor}",
+                    replicas.len()
+                )));
+            }
+            if let Some(twice) = replicas
+                .iter()
+                .enumerate()
+                .find(|(at, node)| replicas.iter().take(*at).any(|other| other == *node))
+            {
+                return Err(invalid(format!("partition {number} names broker {} twice", twice.1)));
+            }
+            let stranger = replicas.iter().find(|node| !state.brokers.contains_key(node));
+            if let Some(stranger) = stranger.filter(|_| all_are_there) {
+                return Err(invalid(format!(
+                    "partition {number} names broker {stranger}, and all of the cluster's {} brokers are others",
+                    state.brokers.len()
+                )));
+            }
+            let registered = replicas.iter().filter(|node| state.brokers.contains_key(node)).count();
+            let alive = replicas.iter().any(|node| state.takes_part(*node));
+            if registered < replicas.len() || !alive {
+                return Err(Obstacle::TooFewBrokers { needed: replicas.len(), registered });
+            }
+        }
+        Ok(())
     }
 
     fn new_partition(&self, replicas: &[NodeId]) -> PartitionState {
@@ -234,31 +276,4 @@ fn check_name(state: &ClusterState, name: &str) -> Result<(), TopicRefusal> {
         Some(other) => Err(TopicRefusal::Collides { name: other.clone() }),
         None => Ok(()),
     }
-}
-
-/// Every partition has the same number of replicas, no broker twice, only brokers that have registered, one of them alive.
-fn check_assignment(state: &ClusterState, assignment: &[Vec<NodeId>]) -> Result<(), Obstacle> {
-    let invalid = |why: String| Obstacle::Refused(TopicRefusal::InvalidAssignment { why });
-    let factor = assignment.first().map_or(0, Vec::len);
-    for (number, replicas) in assignment.iter().enumerate() {
-        if replicas.is_empty() || replicas.len() != factor {
-            return Err(invalid(format!(
-                "partition {number} has {} replicas, the first has {factor}",
-                replicas.len()
-            )));
-        }
-        if let Some(twice) = replicas
-            .iter()
-            .enumerate()
-            .find(|(at, node)| replicas.iter().take(*at).any(|other| other == *node))
-        {
-            return Err(invalid(format!("partition {number} names broker {} twice", twice.1)));
-        }
-        let registered = replicas.iter().filter(|node| state.brokers.contains_key(node)).count();
-        let alive = replicas.iter().any(|node| state.takes_part(*node));
-        if registered < replicas.len() || !alive {
-            return Err(Obstacle::TooFewBrokers { needed: replicas.len(), registered });
-        }
-    }
-    Ok(())
 }

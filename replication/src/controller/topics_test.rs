@@ -63,6 +63,29 @@ fn a_topic_that_says_nothing_gets_the_defaults() {
     assert_eq!((topic.min_isr(2), topic.min_isr(1)), (2, 1), "at most the replicas");
 }
 
+#[test]
+fn who_leads_a_new_topic_is_told() {
+    let mut it = Fixture::three(&[]);
+    it.events.clear();
+    it.ask(None, ControllerRequest::CreateTopic(NewTopic { partitions: Some(2), ..new_topic("x") }));
+    let led: Vec<_> = (it.events.iter())
+        .filter_map(|event| {
+            let ControllerEvent::Led { partition, to, why: LeaderReason::Created, .. } = event else {
+                return None;
+            };
+            Some((partition, *to))
+        })
+        .collect();
+    let leaders: Vec<_> = (it.machine.state().partitions())
+        .filter(|(name, _, _)| name.topic() == "x")
+        .map(|(name, _, partition)| (name, partition.leader))
+        .collect();
+    assert_eq!(led.len(), 2, "{:?}", it.events);
+    assert!(
+        led.iter().zip(&leaders).all(|((name, to), (expected, leader))| *name == expected && to == leader)
+    );
+}
+
 type Check = fn(&TopicRefusal) -> bool;
 
 #[test]
@@ -128,6 +151,21 @@ fn more_replicas_than_configured_brokers_are_refused_at_once() {
         outcome(&mut it, topic),
         Err(TopicRefusal::InvalidReplicationFactor { factor: 4, brokers: 3 })
     );
+}
+
+#[test]
+fn an_assignment_to_a_stranger_waits_only_while_brokers_are_missing() {
+    let mut it = Fixture::with(config(), Rules::default());
+    it.register(1, LastStop::Never, &[]);
+    it.register(2, LastStop::Never, &[]);
+    let topic = |name: &str| NewTopic { assignment: Some(vec![nodes(&[1, 9])]), ..new_topic(name) };
+    let early = it.send(Some(1), ControllerRequest::CreateTopic(topic("early")));
+    assert!(!it.replies.contains_key(&early));
+    it.register(3, LastStop::Never, &[]);
+    let names_it = |r: &TopicRefusal| r.to_string().contains("partition 0 names broker 9");
+    assert!(outcome(&mut it, topic("x")).is_err_and(|refusal| names_it(&refusal)));
+    let ControllerReply::TopicCreated { outcome, .. } = &it.replies[&early] else { panic!() };
+    assert!(outcome.as_ref().is_err_and(names_it), "{outcome:?}");
 }
 
 #[test]
