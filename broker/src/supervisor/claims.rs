@@ -18,6 +18,8 @@ pub const ENDING_WAIT: Duration = Duration::from_secs(5);
 pub const LOCK_WAIT: Duration = Duration::from_secs(1);
 
 const LOCK_FILE: &str = ".supervisor.lock";
+/// Made and taken away again, to see whether a broker could.
+const PROBE_FILE: &str = ".supervisor.probe";
 
 /// Why a cluster cannot be started here.
 #[derive(Debug, thiserror::Error)]
@@ -148,6 +150,17 @@ pub enum Free {
     },
 }
 
+/// Refuses folders of brokers that cannot be written, before their processes would say so again and again.
+pub fn check_writable(needs: &[Needs]) -> Result<(), ClaimError> {
+    for Needs { directory, .. } in needs.iter().filter(|need| need.directory.exists()) {
+        let probe = directory.join(PROBE_FILE);
+        File::create(&probe)
+            .and_then(|_| fs::remove_file(&probe))
+            .map_err(|source| ClaimError::NotWritable { path: directory.clone(), source })?;
+    }
+    Ok(())
+}
+
 /// Looks once whether all directories and ports are free. A port that is held by the process that holds one of the directories is an
 /// earlier broker's; held by anybody else it is refused at once.
 pub fn check(needs: &[Needs]) -> Result<Free, ClaimError> {
@@ -195,6 +208,24 @@ mod tests {
         let refusal = DataDirectory::claim(&file.path().join("data")).unwrap_err();
         assert!(matches!(refusal, ClaimError::NotWritable { .. }), "{refusal}");
         assert!(refusal.to_string().ends_with("choose another with --data DIR"), "{refusal}");
+    }
+
+    #[test]
+    fn a_brokers_folder_that_cannot_be_written_is_one_sentence() {
+        let data = tempfile::tempdir().unwrap();
+        let need = |broker: i32| Needs {
+            broker,
+            host: "127.0.0.1".to_owned(),
+            port: 1,
+            directory: data.path().join(broker.to_string()),
+        };
+        fs::create_dir(data.path().join("1")).unwrap();
+        check_writable(&[need(1), need(3)]).unwrap();
+        assert_eq!(fs::read_dir(data.path().join("1")).unwrap().count(), 0);
+        // Nobody can write in a file, not even who may do everything.
+        fs::write(data.path().join("2"), "").unwrap();
+        let refusal = check_writable(&[need(1), need(2)]).unwrap_err().to_string();
+        assert!(refusal.contains("/2 cannot be written: "), "{refusal}");
     }
 
     #[test]

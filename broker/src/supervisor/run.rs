@@ -120,6 +120,7 @@ fn wait_for_orphans(
     signals: &mut mpsc::Receiver<()>,
 ) -> Result<Waited, ClaimError> {
     let needs = launch.needs();
+    claims::check_writable(&needs)?;
     let begun = clock.now().monotonic;
     let mut told = None;
     loop {
