@@ -106,6 +106,8 @@ fn a_person_is_greeted_refused_and_let_go() {
     let port_in_use =
         highwater().args(["--port", &port.to_string(), "--data"]).arg(parent.path().join("other")).output();
     assert!(refusal(&port_in_use.unwrap(), 1).contains("is in use by process"));
+    let at_work = highwater().args(["recover", "--dry-run"]).arg(data.join("1")).output();
+    assert!(refusal(&at_work.unwrap(), 1).contains("stop it first"));
     let stranger = ["elect", "t", "0", "--to", "9", "--bootstrap", &bootstrap];
     assert!(refusal(&highwater().args(stranger).output().unwrap(), 1).contains("t-0: node 9 is not"));
 

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use highwater_engine::disk::{PosixDisk, SyncThread};
+use highwater_engine::disk::{LockError, PosixDisk, SyncThread};
 use highwater_engine::store::{Machine, Stop, Store, StoreConfig, StoreOpenError};
 use highwater_engine::units::{InvalidName, NodeId, TopicPartition};
 use highwater_replication::controller::Election;
@@ -35,8 +35,10 @@ pub(super) enum Failure {
     Order(#[from] OrderError),
     #[error(transparent)]
     Dump(DumpError),
-    #[error("{0}")]
+    #[error(transparent)]
     Recover(StoreOpenError),
+    #[error("{0}; stop it first, its logs are not at rest")]
+    RecoverInUse(LockError),
     #[error("the output cannot be written: {0}")]
     Output(#[from] io::Error),
     #[error(transparent)]
@@ -51,6 +53,16 @@ pub(super) enum Failure {
     NoProgram(io::Error),
     #[error("signals cannot be waited for: {0}")]
     Signals(io::Error),
+}
+
+impl From<StoreOpenError> for Failure {
+    fn from(error: StoreOpenError) -> Self {
+        if let StoreOpenError::Lock(lock @ LockError::Held { .. }) = error {
+            Self::RecoverInUse(lock)
+        } else {
+            Self::Recover(error)
+        }
+    }
 }
 
 impl From<DumpError> for Failure {
@@ -75,6 +87,7 @@ impl Failure {
             | Self::Order(_)
             | Self::Dump(_)
             | Self::Recover(_)
+            | Self::RecoverInUse(_)
             | Self::Output(_)
             | Self::Cluster(_)
             | Self::Serve(_)
@@ -99,8 +112,7 @@ pub(super) fn run(arguments: Arguments) -> Result<(), Failure> {
 /// The plan of each log's recovery, as the next start of a broker would carry it out.
 fn show_recovery(directory: &Path, out: &mut impl Write) -> Result<(), Failure> {
     let disk = Arc::new(PosixDisk::new(SyncThread::Never));
-    let plan = Store::plan_opening(disk, directory, StoreConfig::default(), Clock::start().now())
-        .map_err(Failure::Recover)?;
+    let plan = Store::plan_opening(disk, directory, StoreConfig::default(), Clock::start().now())?;
     let stop = match plan.stop {
         Stop::Clean => "stopped cleanly",
         Stop::Unclean => "not stopped cleanly",
