@@ -6,6 +6,7 @@ use highwater_tests::world::{RandomOptions, random};
 
 /// What must have happened, or the runs prove little.
 const RARE: &[&str] = &[
+    "clean stops",
     "crashes in a job",
     "crashes of the controller",
     "crashes while opening",
@@ -18,15 +19,24 @@ const RARE: &[&str] = &[
     "holes on disk",
     "interrupted writes",
     "joins to the ISR",
+    "jumps of a clock",
+    "kills in a call of the disk",
+    "kills",
+    "links cut",
     "links held",
     "logs opened again",
     "lost names",
+    "openings with a hole",
     "overtaking completions",
     "pauses",
-    "power losses in a call of the disk",
+    "planned errors of a disk",
     "possible losses",
+    "power losses in a call of the disk",
+    "power losses",
     "removals from the ISR",
     "reordered pages",
+    "slow disks",
+    "stuck disks",
     "suspicions",
     "torn pages",
 ];
