@@ -8,35 +8,45 @@ use std::collections::BTreeSet;
 
 use highwater_engine::units::{NodeId, TopicPartition};
 
+use super::mirror::Counted;
 use super::{BatchFact, Ghost, Mirror, PartitionGhost};
 
 impl PartitionGhost {
     /// Sets of replicas that commit what all of them hold.
-    pub(super) fn quorums(&self) -> Vec<Vec<NodeId>> {
+    pub(super) fn quorums(&self) -> Vec<Counted> {
         let Some(state) = &self.state else { return Vec::new() };
         let electable: BTreeSet<NodeId> = state.isr.iter().chain(&state.eligible).copied().collect();
         let by_leaders = self.mirrors.values().filter(|mirror| mirror.runs()).flat_map(|mirror| {
-            let now = mirror.leads.as_ref().map(|(_, isr)| isr);
-            let quorums = now.into_iter().chain(&mirror.led_with);
-            quorums.filter(|isr| electable.iter().all(|node| isr.contains(node))).cloned().collect::<Vec<_>>()
+            let quorums = mirror.leads.iter().chain(&mirror.led_with);
+            let has = |isr: &Counted, node: &NodeId| isr.iter().any(|(member, _)| member == node);
+            quorums.filter(|isr| electable.iter().all(|node| has(isr, node))).cloned().collect::<Vec<_>>()
         });
-        std::iter::once(state.isr.clone())
+        let by_controller = state.isr.iter().map(|node| (*node, self.session_of(*node))).collect();
+        std::iter::once(by_controller)
             .chain(by_leaders)
             .filter(|quorum| quorum.len() >= self.min_isr && !quorum.is_empty())
             .collect()
     }
 
-    /// What counts of a node: what its process has or, until the controller has let that in, what the process before had. A leader that has
-    /// not heard of the end of that one counts what it has said, also if it is gone with its disk.
-    fn counted_mirror(&self, node: NodeId) -> Option<&Mirror> {
+    /// What counts of a node: what the process of that session has or had. A leader that has not heard of its end counts what it has said,
+    /// also if it is gone with its disk.
+    fn counted_mirror(&self, node: NodeId, session: Option<i64>) -> Option<&Mirror> {
         let mirror = self.mirrors.get(&node)?;
-        let before = mirror.before.as_deref().filter(|before| before.ended_in == self.session_of(node));
-        before.or(Some(mirror))
+        Some(session.map_or(mirror, |session| mirror.of_session(session)))
+    }
+
+    /// The oldest session of a node that anybody goes by.
+    pub(super) fn oldest_session_of(&self, node: NodeId) -> Option<i64> {
+        let leaders = self.mirrors.values().filter(|mirror| mirror.runs());
+        let counted = leaders.flat_map(|mirror| mirror.leads.iter().chain(&mirror.led_with).flatten());
+        let sessions = counted.filter(|(member, _)| *member == node).filter_map(|(_, session)| *session);
+        sessions.chain(self.session_of(node)).min()
     }
 
     /// The next batch that all of a quorum hold alike, and its place.
-    fn next_of(&self, quorum: &[NodeId]) -> Option<BatchFact> {
-        let mirrors: Option<Vec<&Mirror>> = quorum.iter().map(|node| self.counted_mirror(*node)).collect();
+    fn next_of(&self, quorum: &Counted) -> Option<BatchFact> {
+        let mirrors: Option<Vec<&Mirror>> =
+            quorum.iter().map(|(node, session)| self.counted_mirror(*node, *session)).collect();
         let mirrors = mirrors?;
         let at = mirrors.iter().map(|mirror| mirror.matched).min().filter(|at| *at >= self.true_high)?;
         let mut common: Option<BatchFact> = None;

@@ -57,6 +57,9 @@ pub(super) enum Ended {
     Promised(i64),
 }
 
+/// Replicas that count, each with the session by which whoever counts them goes; `None`: the process that runs.
+pub(super) type Counted = Vec<(NodeId, Option<i64>)>;
+
 /// See the module's documentation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mirror {
@@ -77,14 +80,14 @@ pub(super) struct Mirror {
     pub(super) life: u64,
     /// The session of the process that runs.
     pub(super) session: Option<i64>,
-    /// The session of the process that has ended.
-    pub(super) ended_in: Option<i64>,
-    /// What the process before had. It counts until the controller has let the present one in, and leaders may not know better.
+    /// The last session that its process had.
+    pub(super) last_session: Option<i64>,
+    /// What the process before had, if that ever had a session.
     pub(super) before: Option<Box<Mirror>>,
-    /// It leads, with this epoch and committed ISR.
-    pub(super) leads: Option<(i32, Vec<NodeId>)>,
+    /// It leads, with this committed ISR.
+    pub(super) leads: Option<Counted>,
     /// It led when it was looked at before, with this ISR, and may have counted since.
-    pub(super) led_with: Option<Vec<NodeId>>,
+    pub(super) led_with: Option<Counted>,
     pub(super) known_epoch: i32,
     pub(super) high: i64,
     pub(super) high_of: (u64, i32),
@@ -119,8 +122,16 @@ impl Mirror {
     }
 
     pub(super) fn restart(&mut self, at: i64) {
-        let (life, session, before) = (self.life, self.session, self.before.take());
-        *self = Self { start: at, life, session, before, matched: at, durable: at, ..Self::default() };
+        *self = Self {
+            start: at,
+            life: self.life,
+            session: self.session,
+            last_session: self.last_session,
+            before: self.before.take(),
+            matched: at,
+            durable: at,
+            ..Self::default()
+        };
     }
 
     /// Some of it cannot be read: it is damaged, and nothing is said of what comes behind.
@@ -130,6 +141,22 @@ impl Mirror {
 
     pub(super) fn runs(&self) -> bool {
         self.ended == Ended::No
+    }
+
+    /// What the process of a session had: sessions grow.
+    pub(super) fn of_session(&self, session: i64) -> &Self {
+        match &self.before {
+            Some(before) if before.last_session >= Some(session) => before.of_session(session),
+            Some(_) | None => self,
+        }
+    }
+
+    /// Forgets processes that ended before this session.
+    pub(super) fn forget_before(&mut self, session: i64) {
+        self.before.take_if(|before| before.last_session < Some(session));
+        if let Some(before) = &mut self.before {
+            before.forget_before(session);
+        }
     }
 
     /// Whether this process had this high watermark at the last look; who leads now, in the same epoch.

@@ -1,5 +1,7 @@
 //! What must be true of each replica: of its log whenever it grows, of its marks at every look, of its cuts and of its openings.
 
+use std::collections::BTreeMap;
+
 use highwater_engine::log::{Log, LogFacts};
 use highwater_engine::units::{NodeId, Now, TopicPartition};
 use highwater_replication::partition::{RoleName, Status};
@@ -40,6 +42,10 @@ impl Ghost {
     /// Looks at all logs and replicas of a running process.
     pub(crate) fn observe(&mut self, node: NodeId, shard: &Shard, now: Now) {
         let session = shard.session().map(highwater_replication::ids::BrokerEpoch::value);
+        let others: BTreeMap<NodeId, i64> = (shard.view().state().brokers.iter())
+            .filter(|(other, _)| **other != node)
+            .map(|(other, broker)| (*other, broker.session.value()))
+            .collect();
         let statuses = shard.replicas(now);
         let logs = shard.store().logs();
         let facts: Vec<Facts> = logs.iter().map(Facts::of).collect();
@@ -48,9 +54,10 @@ impl Ghost {
             let status = statuses.iter().find(|status| status.name == *log.name());
             if let Some(mirror) = self.mirror(log.name(), node) {
                 mirror.session = session;
+                mirror.last_session = session.or(mirror.last_session);
                 mirror.written = facts.written;
                 mirror.durable = facts.durable.max(mirror.was_durable);
-                note_role(mirror, status);
+                note_role(mirror, status, &others);
             }
             if let Some(status) = status {
                 self.note_leadership(node, status, facts);
@@ -329,7 +336,7 @@ impl Ghost {
             };
             mirror.ended = Ended::Promised(promised);
             mirror.leads = None;
-            mirror.ended_in = mirror.session.take().or(mirror.ended_in);
+            mirror.session = None;
         }
     }
 
@@ -341,13 +348,18 @@ impl Ghost {
             let log = shard.store().log(&name);
             let facts = log.as_ref().map(Facts::of);
             let start = facts.as_ref().map_or(0, |facts| facts.start);
+            let oldest = self.partitions.get(&name).and_then(|ghost| ghost.oldest_session_of(node));
             let Some(mirror) = self.mirror(&name, node) else { continue };
             let was_durable = if failed { 0 } else { mirror.durable };
             let fresh = Mirror { start, matched: start, life, was_durable, ..Mirror::default() };
-            let mut old = std::mem::replace(mirror, fresh);
+            let old = std::mem::replace(mirror, fresh);
             // A process that never had a session has told nobody anything.
-            let before = old.before.take();
-            mirror.before = if old.ended_in.is_some() { Some(Box::new(old.clone())) } else { before };
+            let told =
+                if old.last_session.is_some() { Some(Box::new(old.clone())) } else { old.before.clone() };
+            mirror.before = told;
+            if let Some(session) = oldest {
+                mirror.forget_before(session);
+            }
             if let (Some(log), Some(facts)) = (&log, &facts) {
                 self.grow(node, shard, log, facts);
             }
@@ -382,12 +394,13 @@ impl Ghost {
     }
 }
 
-fn note_role(mirror: &mut Mirror, status: Option<&Status>) {
+fn note_role(mirror: &mut Mirror, status: Option<&Status>, others: &BTreeMap<NodeId, i64>) {
     let epoch =
         status.and_then(|status| status.leader_epoch).map_or(-1, highwater_engine::units::LeaderEpoch::value);
     // What it led with until now still explains what it has counted since the last look.
-    mirror.led_with = mirror.leads.take().map(|(_, isr)| isr);
-    mirror.leads =
-        status.filter(|status| status.role == RoleName::Leader).map(|status| (epoch, status.isr.clone()));
+    mirror.led_with = mirror.leads.take();
+    mirror.leads = status
+        .filter(|status| status.role == RoleName::Leader)
+        .map(|status| status.isr.iter().map(|node| (*node, others.get(node).copied())).collect());
     mirror.known_epoch = epoch;
 }
