@@ -25,6 +25,8 @@ pub enum Rule {
     SuspectsDoNotLead,
     /// A follower asks for more only when everything it received is written (or durable).
     NextFetchWaitsForWritten,
+    /// A log grows only where the checkpoint of high watermarks names nothing above its end.
+    GrowAboveCheckpoint,
 }
 
 /// Which rules hold; all of them by default.

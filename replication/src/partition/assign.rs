@@ -91,15 +91,14 @@ impl Partition {
         self.role = Role::Leader(leader);
         self.effect(Effect::BeginEpoch { epoch });
         self.event(PartitionEvent::Leads { epoch, end: log.accepted });
-        if let Some(to) = self.watermark.known_committed().filter(|known| *known > log.accepted) {
+        if let Some(to) = self.watermark.known_beyond(log) {
             let from = log.accepted;
-            if recorded {
-                self.watermark.lose_from(from);
-                self.event(PartitionEvent::LossAccepted { from, to });
+            self.watermark.lose_from(from);
+            self.event(if recorded {
+                PartitionEvent::LossAccepted { from, to }
             } else {
-                self.watermark.lack(from);
-                self.event(PartitionEvent::PossibleLoss { from, to });
-            }
+                PartitionEvent::PossibleLoss { from, to }
+            });
         }
     }
 

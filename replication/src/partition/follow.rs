@@ -22,7 +22,7 @@ impl Partition {
         }
     }
 
-    /// Goes on fetching at the log's end, if somebody leads.
+    /// Goes on fetching at the log's end, if somebody leads. Whether that leader has what this log lacks is not known.
     pub(super) fn fetch_on(&mut self, log: &LogFacts<'_>) {
         let epoch = self.leader_epoch();
         let Some(follower) = self.follower() else { return };
@@ -31,6 +31,9 @@ impl Partition {
             return;
         };
         follower.phase = Phase::Fetching { from: log.accepted };
+        if self.watermark.known_beyond(log).is_some() {
+            self.watermark.lose_from(log.accepted);
+        }
         self.effect(Effect::FetchFrom { leader, epoch });
     }
 

@@ -315,6 +315,7 @@ fn what_was_given_up_is_known_to_be_committed_no_more() {
     for (latest, end, expected) in [(2, 6, 6), (2, 5, 6), (2, 7, 7), (5, 6, 9)] {
         let mut b = Replica::new(B, FakeLog::new(end, &[(latest, 0)]), Some(9));
         let mut lossy = assignment(A, 5, 11);
+        lossy.leader = None;
         let (from, to) = (at(6), Some(at(9)));
         lossy.losses.push(LossRecord { epoch: epoch(5), from, to, by: LossCause::BestOfAll });
         let (_, events) = b.tell_all(0, Input::Assigned(lossy));
@@ -322,6 +323,21 @@ fn what_was_given_up_is_known_to_be_committed_no_more() {
         let accepted = events.contains(&PartitionEvent::LossAccepted { from: at(expected), to: at(9) });
         assert_eq!(accepted, expected < 9, "{events:?}");
     }
+}
+
+#[test]
+fn what_is_known_of_records_that_are_not_here_says_nothing_of_those_that_are_fetched() {
+    let mut b = Replica::new(B, FakeLog::new(6, &[(2, 0)]), Some(9));
+    let mut leaderless = assignment(A, 4, 10);
+    leaderless.leader = None;
+    b.tell(0, Input::Assigned(leaderless));
+    assert_eq!(b.machine.known_committed(), Some(at(9)), "whoever is elected should know of it");
+    let effects = b.tell(1, Input::Assigned(assignment(A, 5, 11)));
+    assert!(effects.contains(&Effect::HighWatermark(at(6))), "the checkpoint has news: {effects:?}");
+    assert_eq!((b.hw(), b.machine.known_committed()), (6, Some(at(6))));
+    b.grow(2, 8);
+    answer(&mut b, 3, 6, records(7));
+    assert_eq!((b.hw(), b.machine.known_committed()), (7, Some(at(7))));
 }
 
 #[test]

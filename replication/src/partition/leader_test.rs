@@ -406,10 +406,9 @@ fn s32_a_leader_that_ends_below_what_it_knew_to_be_committed_says_so() {
     let mut a = Replica::new(A, FakeLog::new(6, &[(0, 0)]), Some(9));
     let (_, events) = a.tell_all(0, Input::Assigned(assignment(A, 5, 10)));
     assert!(events.contains(&PartitionEvent::PossibleLoss { from: at(6), to: at(9) }));
-    assert_eq!((a.hw(), a.machine.known_committed()), (6, Some(at(9))), "nothing permits to forget it");
-    // Other records stand there now. A process that begins with 9 would give them out as committed.
-    a.grow(1, 12);
+    // Other records will stand there. A process that begins with 9 would give them out as committed.
     assert_eq!((a.hw(), a.machine.known_committed()), (6, Some(at(6))));
+    a.grow(1, 12);
     a.fetched(2, B, 8);
     a.fetched(3, C, 8);
     assert_eq!((a.hw(), a.machine.known_committed()), (8, Some(at(8))), "what is counted now is kept");

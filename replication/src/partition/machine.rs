@@ -80,7 +80,6 @@ impl Partition {
         let now = now.monotonic;
         let before = (self.watermark.high(), self.watermark.known_committed());
         self.watermark.keep_inside(log);
-        self.watermark.forget_replaced(log);
         match input {
             Input::Assigned(assignment) => self.assigned(now, assignment, log),
             Input::MembersChanged(members) => self.members_changed(now, &members, log),

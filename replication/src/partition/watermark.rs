@@ -8,21 +8,20 @@
 use highwater_engine::log::LogFacts;
 use highwater_engine::units::Offset;
 
-/// The high watermark and what is known to be committed. Both only rise, except by a loss that is recorded.
+/// The high watermark and what is known to be committed. Both only rise, except by a loss that is recorded, or where this log lacks what is
+/// known and is about to grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Watermark {
     high: Offset,
     known_committed: Option<Offset>,
     /// What the leader said last. It counts here as far as this log is written.
     heard: Option<Offset>,
-    /// This replica leads, and of what is known to be committed it lacks everything from here on.
-    lacks_from: Option<Offset>,
 }
 
 impl Watermark {
     /// The watermark of a replica that begins with what its checkpoint says.
     pub(super) fn new(known_committed: Option<Offset>) -> Self {
-        Self { high: known_committed.unwrap_or(Offset::ZERO), known_committed, heard: None, lacks_from: None }
+        Self { high: known_committed.unwrap_or(Offset::ZERO), known_committed, heard: None }
     }
 
     pub(super) const fn high(&self) -> Offset {
@@ -59,25 +58,18 @@ impl Watermark {
 
     /// Another leadership: what the last leader said of its log says nothing of the next one's.
     pub(super) fn forget_heard(&mut self) {
-        (self.heard, self.lacks_from) = (None, None);
+        self.heard = None;
     }
 
-    /// A leadership begins without what is known to be committed from here on, and nothing permits to forget it yet.
-    pub(super) const fn lack(&mut self, from: Offset) {
-        self.lacks_from = Some(from);
+    /// What is known of records that this log lacks. It says nothing of those that are about to be appended there, which may be others.
+    pub(super) fn known_beyond(&self, log: &LogFacts<'_>) -> Option<Offset> {
+        self.known_committed.filter(|known| *known > log.accepted)
     }
 
-    /// Where this leader has put other records in the place of those it lacks, what was known of those says nothing of these.
-    pub(super) fn forget_replaced(&mut self, log: &LogFacts<'_>) {
-        if let Some(from) = self.lacks_from.take_if(|from| *from < log.accepted) {
-            self.lose_from(from);
-        }
-    }
-
-    /// A recorded loss: nothing at or above `to` counts as committed any more.
+    /// Nothing at or above `to` counts as committed any more: it is lost, or it is not here.
     pub(super) fn lose_from(&mut self, to: Offset) {
         self.high = self.high.min(to);
         self.known_committed = self.known_committed.map(|known| known.min(to));
-        (self.heard, self.lacks_from) = (None, None);
+        self.heard = None;
     }
 }

@@ -18,7 +18,8 @@ impl Shard {
             Effect::BeginEpoch { epoch } => self.begin_epoch(now, key, epoch),
             Effect::WantDurable => self.store.want_durable(&replica.log),
             Effect::HighWatermark(offset) => {
-                self.due.watermarks_moved();
+                let known = replica.machine.known_committed();
+                self.watermarks.changed(now.monotonic, &replica.name, known);
                 self.requests.fetches.raised(&key, Ceiling::HighWatermark, offset);
             }
             Effect::ProposeIsr(proposal) => self.propose_isr(now, key, proposal),

@@ -198,6 +198,9 @@ impl Shard {
         let wanted = |key: &ReplicaKey| {
             let replica = self.replicas.get(key)?;
             let request = replica.look(Partition::fetch_request)?;
+            if !self.may_grow(&replica.name, request.offset) {
+                return None;
+            }
             let part = PartRequest {
                 current_epoch: Some(request.epoch),
                 offset: request.offset,

@@ -259,7 +259,7 @@ impl Shard {
         self.take_offline(key);
         self.out.push(Out::News(News::LogReopened { name: name.clone(), end: report.end }));
         self.known.reopened(report);
-        let key = self.add_replica(&name, id, log, known);
+        let key = self.add_replica(now, &name, id, log, known);
         if let Some(assignment) = self.view.assignment(&name) {
             self.step(now, key, Input::Assigned(assignment));
         }

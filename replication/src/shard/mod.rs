@@ -17,7 +17,7 @@
 //! ```
 //!
 //! What a crash leaves is what the log and the controller leave: the shard has no state of its own on disk but the high watermarks,
-//! which are safe when stale.
+//! which are safe when stale, because no log grows below them.
 
 mod config;
 mod effects;
@@ -36,12 +36,14 @@ mod requests;
 mod status;
 mod topics;
 mod turn;
+mod watermarks;
 
 pub use config::ShardConfig;
 pub use event::{AskId, CloseReason, ControllerCallId, Event, Lane, LaneKind, News, Out};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use highwater_engine::checkpoint::Reading;
 use highwater_engine::log::LogId;
 use highwater_engine::store::{OpenReport, Store};
 use highwater_engine::units::{Monotonic, NodeId, Now, Offset, TopicId, TopicPartition};
@@ -53,6 +55,7 @@ use follow::Followers;
 use link::Link;
 use registration::{Known, OnBehalf};
 use replica::Replica;
+use watermarks::Watermarks;
 
 /// The name of the checkpoint of high watermarks, as Kafka has it.
 pub const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
@@ -84,6 +87,7 @@ pub struct Shard {
     touched: BTreeSet<ReplicaKey>,
     timers: BTreeSet<(Monotonic, ReplicaKey)>,
     due: jobs::Due,
+    watermarks: Watermarks,
     mending: mend::Mending,
     stopping: jobs::Stopping,
     out: Vec<Out>,
@@ -100,12 +104,16 @@ impl Shard {
         seed: u64,
         now: Now,
     ) -> Self {
-        let known = Known::at_opening(&store, report);
+        let found = store.read_offset_checkpoint(HIGH_WATERMARKS);
+        let watermarks = Watermarks::new(now.monotonic, config.high_watermark_interval, &found);
+        // What cannot be read is unknown, and never zero: whoever has such a log is suspect.
+        let known = Known::at_opening(report, found.ok().and_then(Reading::known));
         let link = Link::new(config.node, known.last_stop(), now.monotonic);
         Self {
             view: ClusterView::new(config.node),
             followers: Followers::new(&config),
             due: jobs::Due::new(now.monotonic, &config),
+            watermarks,
             mending: mend::Mending::default(),
             requests: requests::Requests::new(seed),
             rules,

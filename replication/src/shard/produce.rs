@@ -7,7 +7,7 @@ use highwater_engine::units::{LeaderEpoch, Now, Offset, Timestamp};
 
 use super::event::{CloseReason, Out};
 use super::{ReplicaKey, Shard, errors};
-use crate::partition::{AckWait, Acks, Input, WaitId, WaitOutcome};
+use crate::partition::{AckWait, Acks, Input, ProduceRefusal, WaitId, WaitOutcome};
 use crate::pending::Slot;
 use crate::wire::produce::{
     PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse,
@@ -99,7 +99,13 @@ impl Shard {
         let Some(replica) = self.replicas.get(&key) else {
             return (failed(index, ErrorCode::NotLeaderOrFollower), None);
         };
-        let permit = match replica.look(|machine, facts| machine.may_append(acks, facts)) {
+        let permit = replica.look(|machine, facts| {
+            let permit = machine.may_append(acks, facts)?;
+            // As if the leadership had not begun: the client tries again.
+            let may_grow = self.may_grow(&replica.name, facts.accepted);
+            may_grow.then_some(permit).ok_or(ProduceRefusal::EpochNotBegun)
+        });
+        let permit = match permit {
             Ok(permit) => permit,
             Err(refusal) => {
                 let error = errors::of_produce(refusal);

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use highwater_engine::checkpoint::Reading;
+use highwater_engine::checkpoint::OffsetCheckpoint;
 use highwater_engine::log::Log;
-use highwater_engine::store::{LogReport, Machine, OpenReport, Stop, Store};
+use highwater_engine::store::{LogReport, Machine, OpenReport, Stop};
 use highwater_engine::units::{LeaderEpoch, Now, Offset, TopicPartition};
 
 use super::event::{AskId, ControllerCallId, News, Out};
 use super::link::Heard;
 use super::replica::Replica;
-use super::{HIGH_WATERMARKS, ReplicaKey, Shard};
+use super::{ReplicaKey, Shard};
 use crate::controller::{
     Condition, ControllerReply, ControllerRequest, LastStop, Registration, ReplicaFacts, ReplicaReport,
     ReportedReplica, ResignCause,
@@ -77,20 +77,19 @@ pub(super) struct Known {
     last_stop: LastStop,
     cluster_id: Option<String>,
     /// By name, because logs that no topic owns are told as well.
-    high_watermarks: Option<BTreeMap<TopicPartition, Offset>>,
+    high_watermarks: Option<OffsetCheckpoint>,
     reports: BTreeMap<TopicPartition, LogReport>,
     /// Whether the view was had as a whole since the session began.
     view_is_fresh: bool,
 }
 
 impl Known {
-    pub(super) fn at_opening(store: &Store, report: &OpenReport) -> Self {
+    pub(super) fn at_opening(report: &OpenReport, high_watermarks: Option<OffsetCheckpoint>) -> Self {
         let reports = report.logs.iter().map(|log| (log.name.clone(), log.clone())).collect();
         Self {
             last_stop: last_stop(report),
             cluster_id: None,
-            // What cannot be read is unknown, and never zero: whoever has such a log is suspect.
-            high_watermarks: store.read_offset_checkpoint(HIGH_WATERMARKS).ok().and_then(Reading::known),
+            high_watermarks,
             reports,
             view_is_fresh: false,
         }
@@ -204,7 +203,7 @@ impl Shard {
                 // A text that was not written reads as a machine crash at the next opening: safe, only slower.
                 let _ = self.store.confirm_incarnation();
                 self.known.view_is_fresh = false;
-                self.due.session_began(now.monotonic);
+                self.watermarks.session_began(now.monotonic);
                 self.out.push(Out::News(News::SessionBegan { cluster_id: begun.cluster_id }));
             }
             Heard::Ended => self.out.push(Out::News(News::SessionEnded)),

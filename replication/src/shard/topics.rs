@@ -80,16 +80,19 @@ impl Shard {
             }
         };
         let known = self.known.high_watermark(name);
-        Some(self.add_replica(name, id, log, known))
+        Some(self.add_replica(now, name, id, log, known))
     }
 
     pub(super) fn add_replica(
         &mut self,
+        now: Now,
         name: &TopicPartition,
         id: TopicId,
         log: Log,
         known_committed: Option<Offset>,
     ) -> ReplicaKey {
+        // The file may still name more of a log that had this name before.
+        self.watermarks.changed(now.monotonic, name, known_committed);
         let (node, config) = (self.config.node, self.config.partition);
         let machine = Partition::new(node, name.clone(), id, config, self.rules, known_committed);
         let replica = Replica::new(id, log, machine);

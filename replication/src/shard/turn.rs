@@ -40,7 +40,8 @@ impl Shard {
             self.requests.fetches.next_deadline(),
             self.followers.next_deadline(),
             self.link.next_deadline(),
-            self.due.next_deadline(),
+            self.watermarks.next_deadline(),
+            Some(self.due.next_deadline()),
             self.mending.next_deadline(),
         ]
         .into_iter()

@@ -107,10 +107,6 @@ impl Ghost {
             ghost.high_ever = ghost.high_ever.max(high);
             return;
         }
-        if matched < high && ghost.losses > 0 && high <= ghost.high_ever {
-            // It knows of more from before a loss that it did not go through, or forgot that it did (see BUGS.md).
-            return;
-        }
         if matched < high {
             let quorums = ghost.quorums();
             let what = format!(

@@ -77,6 +77,8 @@ pub(super) struct Mirror {
     pub(super) ended: Ended,
     /// It is being cut to here: a crash meanwhile may leave less than before.
     pub(super) being_cut_to: Option<i64>,
+    /// Where it ended when it was looked at before, if it has grown since.
+    pub(super) grown_from: Option<i64>,
     pub(super) life: u64,
     /// The session of the process that runs.
     pub(super) session: Option<i64>,

@@ -13,7 +13,7 @@
 //! | I15 never cut committed; I18 what was durable (or written, after a kill) is there again | [`replica`](self), at cuts and openings |
 //! | I5 loss is recorded and never without need; I13 who joins has caught up; I14 suspects do not lead | `cluster`, when the controller decides |
 //! | I8 consumers see only what is committed; I16 once and in order; I17 honest answers; I21 real-time order | `client`, when it is said |
-//! | I22 checkpoints say less than is true | when a checkpoint was written |
+//! | I22 checkpoints say less than is true | when a checkpoint was written, and when a log grows |
 //! | I24 convergence | `rest`, when everything was healed |
 //!
 //! Not here: I4 is seen through I6 (a quorum that is not one shows as a high watermark above the true one); I19 and I20 are the

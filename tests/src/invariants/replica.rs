@@ -96,6 +96,9 @@ impl Ghost {
         let Some(from) = highwater_engine::units::Offset::new(end).filter(|_| facts.written > end) else {
             return;
         };
+        if let Some(mirror) = self.mirror(name, node).filter(|mirror| mirror.runs()) {
+            mirror.grown_from = Some(end);
+        }
         for batch in read_batches(shard.store(), log, from, log.written()) {
             self.take_batch(node, name, batch);
         }
@@ -365,6 +368,7 @@ impl Ghost {
             }
             if let Some(mirror) = self.mirror(&name, node) {
                 mirror.was_durable = mirror.was_durable.min(mirror.end());
+                mirror.grown_from = None;
             }
             self.check_kept(node, &name, &old);
         }

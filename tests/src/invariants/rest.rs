@@ -1,5 +1,6 @@
 //! What must be true when everything was healed and had time: I24.
 
+use highwater_engine::checkpoint::OffsetCheckpoint;
 use highwater_engine::units::{NodeId, TopicPartition};
 
 use super::Ghost;
@@ -26,10 +27,6 @@ impl Ghost {
                 state.isr, state.eligible, state.suspects
             ));
         }
-        if ghost.losses > 0 {
-            // Somebody may count what was given up (see BUGS.md), until more is committed than then.
-            return None;
-        }
         let high = ghost.true_high;
         let behind = |node: &&NodeId| {
             ghost
@@ -55,6 +52,23 @@ impl Ghost {
                 22,
                 format!("{name} on {node}: the checkpoint says {offset}, committed is ..{high}"),
             );
+        }
+    }
+
+    /// I22: whatever a checkpoint of high watermarks says was said of the records that are there: a log does not grow below it.
+    pub(crate) fn check_growth(&mut self, node: NodeId, checkpoint: &OffsetCheckpoint) {
+        let grown: Vec<(TopicPartition, i64)> = (self.partitions.iter_mut())
+            .filter_map(|(name, ghost)| {
+                Some((name.clone(), ghost.mirrors.get_mut(&node)?.grown_from.take()?))
+            })
+            .collect();
+        for (name, from) in grown {
+            if let Some(named) = checkpoint.get(&name).filter(|named| named.value() > from) {
+                self.violate(
+                    22,
+                    format!("{name} on {node}: it grew at {from}, and its checkpoint says ..{named}"),
+                );
+            }
         }
     }
 

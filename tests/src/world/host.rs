@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_engine::checkpoint::{RECOVERY_POINTS, decode_offsets};
+use highwater_engine::checkpoint::{HIGH_WATERMARKS, OffsetCheckpoint, RECOVERY_POINTS, decode_offsets};
 use highwater_engine::disk::simulated::Completing;
 use highwater_engine::disk::{Disk, SimulatedDisk};
 use highwater_engine::log::{LogConfig, LogId};
@@ -269,6 +269,8 @@ impl World {
         let now = self.now_at(id);
         if let Some(process) = self.nodes.get(&id).and_then(Node::process) {
             self.ghost.observe(id, &process.shard, now);
+            let checkpoint = self.offsets_in(id, HIGH_WATERMARKS);
+            self.ghost.check_growth(id, &checkpoint);
         }
         self.keep_disk_going(id);
     }
@@ -351,11 +353,15 @@ impl World {
         self.wake(id);
     }
 
+    /// What an offset checkpoint says, if it can be read.
+    fn offsets_in(&self, id: NodeId, file: &str) -> OffsetCheckpoint {
+        let contents = self.node(id).disk.contents(&Path::new(DIRECTORY).join(file)).unwrap_or_default();
+        decode_offsets(&contents).known().unwrap_or_default()
+    }
+
     /// What was written down as synced is.
     fn check_recovery_points(&mut self, id: NodeId, store: &Store) {
-        let path = Path::new(DIRECTORY).join(RECOVERY_POINTS);
-        let contents = self.node(id).disk.contents(&path).unwrap_or_default();
-        for (name, point) in decode_offsets(&contents).known().unwrap_or_default() {
+        for (name, point) in self.offsets_in(id, RECOVERY_POINTS) {
             if let Some(log) = store.log(&name) {
                 self.ghost.check_recovery_point(id, &name, point.value(), log.durable().value());
             }

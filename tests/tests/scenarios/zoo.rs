@@ -1,4 +1,4 @@
-//! The bug zoo: each of fifteen rules is switched off, and the world has to notice within a bounded number of seeds. What a random run
+//! The bug zoo: each of sixteen rules is switched off, and the world has to notice within a bounded number of seeds. What a random run
 //! finds is found by one; where the wrong moment is too rare, a script leads there.
 //!
 //! A rule that nobody misses is either not needed or not looked at. The table that is printed says which invariant saw it first.
@@ -7,6 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use highwater_engine::Rule as EngineRule;
+use highwater_engine::disk::simulated::Unsynced;
+use highwater_engine::units::TopicPartition;
 use highwater_replication::Rule;
 use highwater_tests::world::{
     A, B, C, End, Options, ProducerOptions, RandomOptions, TopicOptions, World, random,
@@ -229,6 +231,67 @@ fn suspects_do_not_lead() {
 #[test]
 fn next_fetch_waits_for_written() {
     noticed_at_random("NextFetchWaitsForWritten", &without(Rule::NextFetchWaitsForWritten));
+}
+
+/// Of three records everybody has written down that they are committed, and two of them are synced nowhere.
+fn three_are_committed_and_one_is_synced(seed: u64, options: Options) -> (World, TopicPartition) {
+    let often = options.high_watermark_interval;
+    let mut world = World::new(seed, options);
+    let topic = world.topic(&TopicOptions::default()).remove(0);
+    world.watch();
+    let producer = world.producer(&topic, ProducerOptions::default());
+    world.produce(producer, 1);
+    world.until("it is synced everywhere", |world| {
+        [A, B, C].iter().all(|node| world.durable(*node, &topic) == 1)
+    });
+    world.run_for(Duration::from_millis(600));
+    world.produce(producer, 2);
+    world.run_for(often + often / 10);
+    (world, topic)
+}
+
+fn checkpoints_every_300_ms() -> Options {
+    let interval = Duration::from_millis(300);
+    Options { high_watermark_interval: interval, ..without(Rule::GrowAboveCheckpoint) }
+}
+
+#[test]
+fn grow_above_checkpoint_as_a_follower() {
+    noticed_by_script("GrowAboveCheckpoint", &checkpoints_every_300_ms(), &[22], |seed, options| {
+        let (mut world, topic) = three_are_committed_and_one_is_synced(seed, options);
+        world.power_loss_that(B, Unsynced::Lost);
+        world.start_node(B);
+        world.until_end(B, &topic, 3);
+        world
+    });
+}
+
+/// All three lose what was committed. One leads without it, appends something else that nobody gets, and is killed.
+#[test]
+fn grow_above_checkpoint_as_a_leader() {
+    noticed_by_script("GrowAboveCheckpoint", &checkpoints_every_300_ms(), &[6], |seed, options| {
+        let (mut world, topic) = three_are_committed_and_one_is_synced(seed, options);
+        for node in [A, B, C] {
+            world.power_loss_that(node, Unsynced::Lost);
+        }
+        for node in [A, B, C] {
+            world.start_node(node);
+        }
+        let leading = |world: &World| [A, B, C].into_iter().find(|node| world.leads(*node, &topic));
+        world.until("somebody leads without them", |world| leading(world).is_some());
+        let leader = leading(&world).expect("it has just been seen");
+        for other in [A, B, C].into_iter().filter(|other| *other != leader) {
+            world.cut(leader, other);
+        }
+        let other = world.producer(&topic, loose());
+        world.send_batch(other, 2);
+        world.until_end(leader, &topic, 3);
+        world.kill(leader);
+        world.start_node(leader);
+        world.until("it leads again", |world| world.leads(leader, &topic));
+        world.run_for(Duration::from_millis(100));
+        world
+    });
 }
 
 fn engine(rule: EngineRule) -> Options {
