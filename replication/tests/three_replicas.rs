@@ -33,6 +33,7 @@ struct Cluster {
     next_call: u64,
     /// Frames from followers to leaders that are not delivered yet.
     requests: VecDeque<(NodeId, Lane, Bytes)>,
+    requests_sent: usize,
     lanes: BTreeMap<(NodeId, Lane), ConnectionId>,
     slots: BTreeMap<Slot, (NodeId, Lane)>,
     next_slot: u64,
@@ -103,6 +104,7 @@ impl Cluster {
             calls: BTreeMap::new(),
             next_call: 0,
             requests: VecDeque::new(),
+            requests_sent: 0,
             lanes: BTreeMap::new(),
             slots: BTreeMap::new(),
             next_slot: 0,
@@ -119,7 +121,8 @@ impl Cluster {
             let ms = Duration::from_millis(1);
             self.now.monotonic = self.now.monotonic.after(ms);
             self.now.wall = Timestamp::from_millis(self.now.wall.millis() + 1);
-            loop {
+            for rounds in 0.. {
+                assert!(rounds < 10_000, "they go round and round in one moment: {:#?}", self.log);
                 let mut busy = false;
                 for id in self.shards.keys().copied().collect::<Vec<_>>() {
                     let outs = self.shards.get_mut(&id).unwrap().turn(self.now);
@@ -177,7 +180,10 @@ impl Cluster {
                     self.answers.insert(slot, whole(parts));
                 }
             },
-            Out::PeerFrame { lane, parts } => self.requests.push_back((id, lane, whole(parts))),
+            Out::PeerFrame { lane, parts } => {
+                self.requests_sent += 1;
+                self.requests.push_back((id, lane, whole(parts)));
+            }
             Out::Controller { call, request }
                 if self.resignations_lost > 0
                     && matches!(request.request, ControllerRequest::Resign { .. }) =>
@@ -215,16 +221,14 @@ impl Cluster {
             timeout_ms: 1000,
             purpose: CreationPurpose::Create,
         });
+        let reply = self.ask(request);
+        assert!(matches!(reply, Some(ControllerReply::TopicCreated { outcome: Ok(_), .. })), "{reply:?}");
+    }
+
+    fn ask(&mut self, request: ControllerRequest) -> Option<ControllerReply> {
         self.shards.get_mut(&node(1)).unwrap().tell(Event::Ask { ask: AskId(1), request });
         self.run(20);
-        assert!(
-            matches!(
-                self.asked.get(&AskId(1)),
-                Some(Some(ControllerReply::TopicCreated { outcome: Ok(_), .. }))
-            ),
-            "{:?}",
-            self.asked
-        );
+        self.asked.remove(&AskId(1)).flatten()
     }
 
     fn leader(&self, name: &TopicPartition) -> NodeId {
@@ -340,6 +344,28 @@ fn a_log_that_a_failed_write_closed_is_opened_again_by_the_same_process_and_catc
             assert_eq!(shard.store().log(&name).unwrap().written().value(), offset + 1);
         }
     }
+}
+
+#[test]
+fn followers_of_a_deleted_topic_do_not_fetch_it_on_and_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(directory.path());
+    cluster.run(50);
+    // Each broker leads one that is deleted and one that stays, so that all connections and their sessions stay.
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        cluster.create_topic(name);
+    }
+    cluster.run(1500);
+    for name in ["a", "b", "c"] {
+        let reply = cluster.ask(ControllerRequest::DeleteTopic { name: name.to_owned() });
+        assert!(matches!(reply, Some(ControllerReply::TopicDeleted { outcome: Ok(_), .. })), "{reply:?}");
+    }
+    cluster.run(1500);
+    let before = cluster.requests_sent;
+    cluster.run(5000);
+    // Six pairs of a follower and a leader, each with one Fetch in half a second.
+    let sent = cluster.requests_sent - before;
+    assert!((50..=70).contains(&sent), "{sent} Fetches in 5 s");
 }
 
 #[derive(Clone, Copy)]

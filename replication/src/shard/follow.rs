@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_engine::batch::ReplicatedBatches;
 use highwater_engine::log::ReplicaAppendError;
-use highwater_engine::units::{LeaderEpoch, Monotonic, Now, Offset};
+use highwater_engine::units::{LeaderEpoch, Monotonic, Now, Offset, TopicId};
 
 use super::event::{Lane, Out};
 use super::{ReplicaKey, Shard, ShardConfig};
@@ -37,10 +37,13 @@ pub(super) struct Followers {
     next_correlation: i32,
 }
 
+/// A partition as leaders are asked for it. A leader remembers it also when this node has deleted the replica, and has to be told.
+type Part = (TopicId, i32);
+
 #[derive(Debug, Default)]
 struct LaneState {
     replicas: BTreeSet<ReplicaKey>,
-    session: FollowerSession<ReplicaKey>,
+    session: FollowerSession<Part>,
     in_flight: VecDeque<InFlight>,
     ranges: VecDeque<RangeAsked>,
     /// Replicas whose last records are not yet where they have to be before the next Fetch.
@@ -57,7 +60,7 @@ struct InFlight {
 #[derive(Debug)]
 enum Sent {
     Fetch {
-        asked: BTreeMap<ReplicaKey, Asked>,
+        asked: BTreeMap<Part, (ReplicaKey, Asked)>,
         /// Whether its answer tells the session's id.
         begins_session: bool,
     },
@@ -159,16 +162,11 @@ impl Shard {
     }
 
     fn send_fetch_on(&mut self, now: Now, lane: Lane, state: &mut LaneState) {
-        let wanted = self.wanted(state);
+        let (wanted, asked) = self.wanted(state);
         let may_send = match state.in_flight.front().map(|sent| &sent.what) {
             None => !wanted.is_empty(),
-            Some(Sent::Fetch { asked, begins_session: false }) if state.in_flight.len() == 1 => {
-                let as_asked = |(key, request): (&ReplicaKey, &PartRequest)| {
-                    asked.get(key).is_some_and(|asked| {
-                        Some(asked.epoch) == request.current_epoch && asked.offset == request.offset
-                    })
-                };
-                !wanted.iter().all(as_asked)
+            Some(Sent::Fetch { asked: parked, begins_session: false }) if state.in_flight.len() == 1 => {
+                asked.iter().any(|(part, asked)| parked.get(part) != Some(asked))
             }
             Some(_) => false,
         };
@@ -182,18 +180,16 @@ impl Shard {
             // The next one may go out before this one is answered.
             state.session.answered(fetch.id);
         }
-        let asked = wanted
-            .iter()
-            .filter_map(|(key, request)| {
-                Some((*key, Asked { epoch: request.current_epoch?, offset: request.offset }))
-            })
-            .collect();
         let request = self.fetch_request(fetch, session);
         let what = Sent::Fetch { asked, begins_session };
         self.send(now, lane, state, FETCH_VERSION, &request.into(), what);
     }
 
-    fn wanted(&self, state: &LaneState) -> BTreeMap<ReplicaKey, PartRequest> {
+    /// What is to be fetched, as the leader is asked for it and as its answer will be understood.
+    fn wanted(
+        &self,
+        state: &LaneState,
+    ) -> (BTreeMap<Part, PartRequest>, BTreeMap<Part, (ReplicaKey, Asked)>) {
         let bytes_max = usize::try_from(self.config.fetch_partition_bytes_max).unwrap_or(0);
         let wanted = |key: &ReplicaKey| {
             let replica = self.replicas.get(key)?;
@@ -201,24 +197,25 @@ impl Shard {
             if !self.may_grow(&replica.name, request.offset) {
                 return None;
             }
-            let part = PartRequest {
+            let asked = Asked { epoch: request.epoch, offset: request.offset };
+            let request = PartRequest {
                 current_epoch: Some(request.epoch),
                 offset: request.offset,
                 last_fetched_epoch: request.last_fetched_epoch,
                 log_start: Some(request.log_start),
                 bytes_max,
             };
-            Some((*key, part))
+            let part = (replica.topic_id, replica.name.partition());
+            Some(((part, request), (part, (*key, asked))))
         };
-        state.replicas.iter().filter_map(wanted).collect()
+        state.replicas.iter().filter_map(wanted).unzip()
     }
 
-    fn fetch_request(&self, fetch: SessionFetch<ReplicaKey>, session: BrokerEpoch) -> FetchRequest {
+    fn fetch_request(&self, fetch: SessionFetch<Part>, session: BrokerEpoch) -> FetchRequest {
         let mut topics: Vec<FetchTopic> = Vec::new();
-        for (key, request) in fetch.parts {
-            let Some(replica) = self.replicas.get(&key) else { continue };
+        for ((topic_id, partition), request) in fetch.parts {
             let part = FetchPartition {
-                partition: replica.name.partition(),
+                partition,
                 current_leader_epoch: request.current_epoch.map_or(-1, LeaderEpoch::value),
                 fetch_offset: request.offset.value(),
                 last_fetched_epoch: request.last_fetched_epoch.map_or(-1, LeaderEpoch::value),
@@ -227,22 +224,18 @@ impl Shard {
                 ..Default::default()
             };
             match topics.last_mut() {
-                Some(topic) if topic.topic_id == Some(replica.topic_id) => topic.partitions.push(part),
+                Some(topic) if topic.topic_id == Some(topic_id) => topic.partitions.push(part),
                 Some(_) | None => topics.push(FetchTopic {
-                    topic_id: Some(replica.topic_id),
+                    topic_id: Some(topic_id),
                     partitions: vec![part],
                     ..Default::default()
                 }),
             }
         }
-        let forgotten = fetch.forgotten.iter().filter_map(|key| {
-            // A replica that is gone was deleted with its topic: the leader has nothing of it to remember either.
-            let replica = self.replicas.get(key)?;
-            Some(ForgottenTopic {
-                topic_id: Some(replica.topic_id),
-                partitions: vec![replica.name.partition()],
-                ..Default::default()
-            })
+        let forgotten = fetch.forgotten.into_iter().map(|(topic_id, partition)| ForgottenTopic {
+            topic_id: Some(topic_id),
+            partitions: vec![partition],
+            ..Default::default()
         });
         FetchRequest {
             replica_state: ReplicaState {
@@ -317,7 +310,7 @@ impl Shard {
     fn fail(&mut self, now: Now, what: &Sent, why: FetchFailure) {
         match what {
             Sent::Fetch { asked, .. } => {
-                for (key, asked) in asked {
+                for (key, asked) in asked.values() {
                     self.fetch_failed(now, *key, *asked, why);
                 }
             }
@@ -357,11 +350,9 @@ impl Shard {
                 }
                 for topic in response.responses {
                     for data in topic.partitions {
-                        let key = topic.topic_id.and_then(|id| self.by_id.get(&(id, data.partition_index)));
-                        if let Some(key) = key.copied()
-                            && let Some(asked) = asked.get(&key)
-                        {
-                            self.on_partition_data(now, lane, key, *asked, &data);
+                        let part = topic.topic_id.map(|id| (id, data.partition_index));
+                        if let Some((key, asked)) = part.and_then(|part| asked.get(&part)) {
+                            self.on_partition_data(now, lane, *key, *asked, &data);
                         }
                     }
                 }
