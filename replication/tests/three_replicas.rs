@@ -368,6 +368,26 @@ fn followers_of_a_deleted_topic_do_not_fetch_it_on_and_on() {
     assert!((50..=70).contains(&sent), "{sent} Fetches in 5 s");
 }
 
+#[test]
+fn a_log_that_could_not_be_made_is_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let disks: BTreeMap<i32, SimulatedDisk> = (1..=3).map(|id| (id, SimulatedDisk::new(7))).collect();
+    let mut cluster = Cluster::with(directory.path(), |id| Arc::new(disks[&id].clone()));
+    cluster.run(50);
+    // The next calls of these disks are those that make the log.
+    for id in [1, 2] {
+        disks[&id].fail_call(disks[&id].next_call(), Fault::NoSpace);
+    }
+    cluster.create_topic("topic");
+    let name = TopicPartition::new("topic", 0).unwrap();
+    cluster.run(50);
+    assert_eq!(cluster.log.iter().filter(|line| line.contains("LogFailed")).count(), 2, "{:#?}", cluster.log);
+    cluster.run(3000);
+    let partition = cluster.controller.state().partition(&name).unwrap();
+    assert_eq!((partition.isr.len(), partition.suspects.len()), (3, 0), "{:#?}", cluster.log);
+    assert_eq!(cluster.produce(&name, "a"), (ErrorCode::None, 0), "{:#?}", cluster.log);
+}
+
 #[derive(Clone, Copy)]
 enum Who {
     Leader,

@@ -218,6 +218,8 @@ pub enum FetchProblem {
     Failed(super::input::FetchFailure),
     /// The leader repeats a divergence that cutting did not cure.
     DivergenceWithoutEnd,
+    /// The log could not be cut, and is as it was.
+    NotCut,
 }
 
 /// Why an assignment was not taken.

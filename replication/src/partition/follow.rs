@@ -176,7 +176,7 @@ impl Partition {
             self.watermark.lose_from(to);
             self.event(PartitionEvent::LossAccepted { from: to, to: known });
         }
-        self.set_phase(Phase::Cutting);
+        self.set_phase(Phase::Cutting { to, why });
         self.effect(Effect::StopFetching);
         self.event(PartitionEvent::Truncating { from: log.accepted, to, why });
         self.effect(Effect::Truncate { to, why });
@@ -190,6 +190,17 @@ impl Partition {
         match self.deferred.take() {
             Some(assignment) => self.begin(now, assignment, log),
             None => self.fetch_on(log),
+        }
+    }
+
+    /// The job on the log could not be done, and left the log as it was: again after a pause.
+    pub(super) fn cut_failed(&mut self, now: Monotonic, log: &LogFacts<'_>) {
+        if !self.follower().is_some_and(|follower| follower.is_cutting()) {
+            return;
+        }
+        match self.deferred.take() {
+            Some(assignment) => self.begin(now, assignment, log),
+            None => self.pause(now, FetchProblem::NotCut),
         }
     }
 
@@ -207,12 +218,20 @@ impl Partition {
     pub(super) fn settle_follower(&mut self, now: Monotonic, log: &LogFacts<'_>) {
         let Some(follower) = self.follower() else { return };
         let fetching = matches!(follower.phase, Phase::Fetching { .. });
-        let pause_over = matches!(follower.phase, Phase::BackingOff { until } if until <= now);
+        let paused = if let Phase::BackingOff { until, uncut } = follower.phase
+            && until <= now
+        {
+            Some(uncut)
+        } else {
+            None
+        };
         if fetching {
             self.watermark.count_heard(log);
         }
-        if pause_over {
-            self.fetch_on(log);
+        match paused {
+            Some(Some((to, why))) => self.cut(to, why, log),
+            Some(None) => self.fetch_on(log),
+            None => {}
         }
     }
 }

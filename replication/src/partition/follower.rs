@@ -8,6 +8,7 @@
 //!         |  |  \---------------------+----------------------^
 //!         |  |  diverged                    out of range
 //!         |  +----------> Cutting --Truncated--> Fetching
+//!         |                  | \--not cut--> BackingOff --> Cutting
 //!         |                  \--below what is known to be committed--> Refusing
 //!         +--> AskingRange --> Cutting | Restarting | Fetching
 //!         +--> Fenced (until the controller speaks)
@@ -19,6 +20,7 @@ use highwater_engine::log::LogFacts;
 use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Offset};
 
 use super::config::PartitionConfig;
+use super::effect::TruncationReason;
 
 /// What a follower knows besides the assignment.
 #[derive(Clone, Debug)]
@@ -40,17 +42,17 @@ pub(super) enum Phase {
     /// Nobody leads.
     Leaderless,
     /// The next Fetch names `from`, or one that did is on its way.
-    Fetching {
-        from: Offset,
-    },
+    Fetching { from: Offset },
     /// The log is being cut.
-    Cutting,
+    Cutting { to: Offset, why: TruncationReason },
     /// The log is being begun again at another offset.
     Restarting,
     /// The leader is asked where its log starts and ends.
     AskingRange,
     BackingOff {
         until: Monotonic,
+        /// The cut that could not be made and is asked for again then.
+        uncut: Option<(Offset, TruncationReason)>,
     },
     /// The leader's epoch is a later one: the controller will say which.
     Fenced,
@@ -81,7 +83,7 @@ impl Follower {
 
     /// Whether a job on the log is under way, which has to end before anything else begins.
     pub(super) fn is_cutting(&self) -> bool {
-        matches!(self.phase, Phase::Cutting | Phase::Restarting)
+        matches!(self.phase, Phase::Cutting { .. } | Phase::Restarting)
     }
 
     /// A Fetch went well.
@@ -110,16 +112,17 @@ impl Follower {
             .saturating_mul(doubled)
             .clamp(config.fetch_backoff_min, config.fetch_backoff_max);
         self.failures = self.failures.saturating_add(1);
-        self.phase = Phase::BackingOff { until: now.after(pause) };
+        let uncut = if let Phase::Cutting { to, why } = self.phase { Some((to, why)) } else { None };
+        self.phase = Phase::BackingOff { until: now.after(pause), uncut };
         pause
     }
 
     pub(super) fn next_deadline(&self) -> Option<Monotonic> {
         match self.phase {
-            Phase::BackingOff { until } => Some(until),
+            Phase::BackingOff { until, .. } => Some(until),
             Phase::Leaderless
             | Phase::Fetching { .. }
-            | Phase::Cutting
+            | Phase::Cutting { .. }
             | Phase::Restarting
             | Phase::AskingRange
             | Phase::Fenced

@@ -426,6 +426,29 @@ fn a_new_word_waits_until_the_log_is_cut() {
 }
 
 #[test]
+fn what_could_not_be_cut_is_cut_after_a_pause() {
+    let mut b = following(FakeLog::new(10, &[(2, 0)]), Some(4));
+    assert!(answer(&mut b, 1, 10, parts_at(2, 8)).0.contains(&truncate(8)));
+    let (effects, events) = b.tell_all(2, Input::NotCut);
+    assert_eq!(effects, []);
+    assert!(
+        matches!(events[..], [PartitionEvent::FetchFailed { failure: FetchProblem::NotCut, .. }]),
+        "{events:?}"
+    );
+    assert_eq!(b.machine.fetch_request(&b.log.facts()), None, "its log is no prefix of the leader's");
+    let pause = b.machine.next_deadline(now(2), &b.log.facts()).unwrap();
+    let effects = b.tell(pause.since_start().as_millis().try_into().unwrap(), Input::Tick);
+    assert!(effects.contains(&truncate(8)), "{effects:?}");
+    assert!(truncated(&mut b, 8).contains(&fetch_from(A, 5)));
+
+    // A newer word of the controller waits no longer.
+    let mut c = following(FakeLog::new(10, &[(2, 0)]), Some(4));
+    answer(&mut c, 1, 10, parts_at(2, 8));
+    c.tell(2, Input::Assigned(assignment(C, 6, 11)));
+    assert!(c.tell(3, Input::NotCut).contains(&fetch_from(C, 6)));
+}
+
+#[test]
 fn without_a_leader_nothing_is_fetched_or_cut() {
     let mut b = following(FakeLog::new(4, &[(2, 0)]), Some(1));
     let mut leaderless = assignment(A, 6, 11);

@@ -40,6 +40,8 @@ pub enum Input {
         /// The log's start and end now.
         offset: Offset,
     },
+    /// [`super::Effect::Truncate`] or [`super::Effect::RestartAt`] could not be done, and the log is open and as it was.
+    NotCut,
     /// The controller's answer to [`super::Effect::ProposeIsr`], or the lack of one.
     IsrAnswered {
         /// The proposal, as it was made.

@@ -87,6 +87,7 @@ impl Partition {
             Input::FetchAnswered(answer) => self.fetch_answered(now, &answer, log),
             Input::RangeAnswered { epoch, start, end } => self.range_answered(now, epoch, start, end, log),
             Input::Truncated { .. } | Input::RestartedAt { .. } => self.cut_done(now, log),
+            Input::NotCut => self.cut_failed(now, log),
             Input::IsrAnswered { proposal, answer } => self.isr_answered(now, &proposal, answer, log),
             Input::Wait(wait) => self.wait(wait),
             Input::Forget(id) => self.waits.remove(id),

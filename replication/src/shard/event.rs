@@ -178,6 +178,13 @@ pub enum News {
         /// Its end now.
         end: Offset,
     },
+    /// A log could not be cut, and is as it was; it is tried again.
+    NotCut {
+        /// Which.
+        name: TopicPartition,
+        /// What happened.
+        why: String,
+    },
     /// A replica's log could not be made, or failed; the replica is offline.
     LogFailed {
         /// Which.

@@ -97,12 +97,23 @@ impl Shard {
     fn on_job_failed(&mut self, now: Now, kind: JobKind, key: Option<ReplicaKey>, why: &str) {
         let Some(key) = key else { return };
         if matches!(kind, JobKind::Truncate | JobKind::RestartAt) {
-            // The machine waits for the cut and would wait for ever; what failed was the log.
-            self.fail_log(now, key, why);
+            // The machine waits for the cut and would wait for ever.
+            self.on_not_cut(now, key, why);
         }
         if kind == JobKind::Reopen {
             self.on_not_reopened(now, key, why);
         }
+    }
+
+    /// What failed was the log, unless it was not touched yet.
+    fn on_not_cut(&mut self, now: Now, key: ReplicaKey, why: &str) {
+        let Some(replica) = self.replicas.get(&key) else { return };
+        if replica.log.closed().is_some() {
+            return self.fail_log(now, key, why);
+        }
+        let name = replica.name.clone();
+        self.out.push(Out::News(News::NotCut { name, why: why.to_owned() }));
+        self.step(now, key, Input::NotCut);
     }
 
     pub(super) fn on_stop(&mut self, now: Now) {

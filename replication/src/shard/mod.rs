@@ -78,6 +78,8 @@ pub struct Shard {
     by_name: HashMap<TopicPartition, ReplicaKey>,
     by_id: HashMap<(TopicId, i32), ReplicaKey>,
     by_log: HashMap<LogId, ReplicaKey>,
+    /// Logs that could not be made, and when they are tried again.
+    unmade: BTreeMap<TopicPartition, Monotonic>,
     /// Logs whose files are being removed.
     deleting: BTreeMap<LogId, TopicPartition>,
     followers: Followers,
@@ -126,6 +128,7 @@ impl Shard {
             by_name: HashMap::new(),
             by_id: HashMap::new(),
             by_log: HashMap::new(),
+            unmade: BTreeMap::new(),
             deleting: BTreeMap::new(),
             inbox: VecDeque::new(),
             touched: BTreeSet::new(),

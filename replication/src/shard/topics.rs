@@ -1,5 +1,7 @@
 //! Which replicas this node has: the controller's word turned into logs and machines.
 
+use std::time::Duration;
+
 use highwater_engine::batch::{BatchLimits, KeyRule, TimestampRule};
 use highwater_engine::log::{Cleanup, Log, LogConfig, LogId, TimestampSource};
 use highwater_engine::store::Job;
@@ -11,6 +13,9 @@ use super::replica::Replica;
 use super::{ReplicaKey, Shard};
 use crate::controller::{ControllerReply, ViewChange};
 use crate::partition::{Assignment, Input, Partition};
+
+/// Before a log that could not be made is tried again.
+const MAKE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Shard {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other replies are not about the view")]
@@ -76,6 +81,7 @@ impl Shard {
             Ok(log) => log,
             Err(why) => {
                 self.out.push(Out::News(News::LogFailed { name: name.clone(), why }));
+                self.unmade.insert(name.clone(), now.monotonic.after(MAKE_AGAIN));
                 return None;
             }
         };
@@ -127,11 +133,28 @@ impl Shard {
 
     /// A name is free: if the cluster has a topic of that name by now, its replica is made.
     pub(super) fn on_deleted(&mut self, now: Now, log: LogId) {
-        let Some(name) = self.deleting.remove(&log) else { return };
-        let assigned = self.view.assignment(&name);
+        if let Some(name) = self.deleting.remove(&log) {
+            self.make_replica(now, &name);
+        }
+    }
+
+    /// Logs that could not be made are tried again.
+    pub(super) fn make_again(&mut self, now: Now) {
+        let due: Vec<TopicPartition> = (self.unmade.iter())
+            .filter(|(_, at)| **at <= now.monotonic)
+            .map(|(name, _)| name.clone())
+            .collect();
+        for name in due {
+            self.unmade.remove(&name);
+            self.make_replica(now, &name);
+        }
+    }
+
+    fn make_replica(&mut self, now: Now, name: &TopicPartition) {
+        let assigned = self.view.assignment(name);
         let is_here = |assignment: &Assignment| assignment.member(self.config.node).is_some();
         if let Some(assignment) = assigned.filter(is_here)
-            && let Some(key) = self.replica_for(now, &name, &assignment)
+            && let Some(key) = self.replica_for(now, name, &assignment)
         {
             self.step(now, key, Input::Assigned(assignment));
         }

@@ -13,6 +13,7 @@ impl Shard {
     pub fn turn(&mut self, now: Now) -> Vec<Out> {
         self.requests.begin_turn(now.monotonic, self.config.catch_up_bytes_per_turn);
         self.fire_timers(now);
+        self.make_again(now);
         loop {
             while let Some(event) = self.inbox.pop_front() {
                 self.on_event(now, event);
@@ -42,6 +43,7 @@ impl Shard {
             self.link.next_deadline(),
             self.watermarks.next_deadline(),
             Some(self.due.next_deadline()),
+            self.unmade.values().min().copied(),
             self.mending.next_deadline(),
         ]
         .into_iter()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use highwater_engine::disk::simulated::Unsynced;
+use highwater_engine::disk::simulated::{Fault, Unsynced};
 use highwater_engine::units::TopicPartition;
 use highwater_tests::world::{A, B, C, Options, ProducerOptions, TopicOptions, World};
 
@@ -250,6 +250,30 @@ fn s06_every_new_epoch_is_reconciled_also_under_the_same_leader() {
     world.heal_everything();
     world.settle();
     assert_eq!(world.log(C, &topic), world.log(A, &topic));
+}
+
+/// A leads and has a record that nobody else has; B leads after it, and A has to cut that record off. Each call of A's disk fails once.
+#[test]
+fn whatever_call_fails_when_a_log_is_cut_it_is_cut_in_the_end() {
+    let restart_after = Some(Duration::from_millis(800));
+    for call in 0..24 {
+        let mut world = World::new(60 + call, Options { restart_after, ..Options::default() });
+        let topic = world.topic(&TopicOptions { min_isr: 1, ..TopicOptions::default() }).remove(0);
+        let producer = world.producer(&topic, loose());
+        world.produce(producer, 1);
+        world.until_end(B, &topic, 1);
+        world.cut(A, B);
+        world.cut(A, C);
+        world.produce(producer, 1);
+        world.elect(&topic, B);
+        world.until("B leads", |world| world.leads(B, &topic));
+        world.produce(producer, 1);
+        assert_ne!(world.log(A, &topic), world.log(B, &topic));
+        world.fail_disk_call(A, call, Fault::Io);
+        world.heal_everything();
+        world.settle();
+        assert_eq!(world.log(A, &topic), world.log(B, &topic), "call {call}: {}", world.report());
+    }
 }
 
 fn offset(records: usize) -> i64 {
