@@ -142,7 +142,14 @@ impl Inner {
     /// Asks for a sync of everything below `end`.
     pub(crate) fn want_durable(self: &Arc<Self>, end: Offset) {
         if self.marks.durable.get() < end {
-            self.writer().sync.want(end);
+            let mut writer = self.writer();
+            writer.sync.want(end);
+            // Recovery does not know whether the names it found are synced. No roll has listed them, and nobody else will.
+            let names_alone = writer.unsealed.is_empty() && !writer.names.are_synced();
+            drop(writer);
+            if names_alone {
+                lock(&self.shared.sealing).push(self.id);
+            }
             self.make_ready();
         }
     }

@@ -411,3 +411,27 @@ fn a_missing_rule_is_noticed() {
         assert!(noticed.is_some(), "{rule:?}");
     }
 }
+
+#[test]
+fn what_recovery_found_is_synced_as_soon_as_somebody_wants_it() {
+    for place in places() {
+        let (store, _) = open(&place.disk, &place.directory);
+        let log = store.create_log(&name("t-0"), None, LogConfig::default(), now(0)).unwrap();
+        append(&log, 3);
+        turn(&store);
+        drop((log, store));
+        let (store, report) = open(&place.disk, &place.directory);
+        assert_eq!(report.stop, Stop::Unclean);
+        let log = store.log(&name("t-0")).unwrap();
+        assert_eq!((log.written(), log.durable()), (at(3), at(0)));
+        // As an event loop does it, which must not block; no time passes.
+        store.want_durable(&log);
+        for _ in 0..3 {
+            while store.turn(Wait::ForOne, Patience::MustNotBlock).in_flight > 0 {}
+            for job in store.due_jobs(now(0)) {
+                job.run(&store);
+            }
+        }
+        assert_eq!(log.durable(), at(3));
+    }
+}
