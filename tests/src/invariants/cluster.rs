@@ -151,8 +151,9 @@ impl Ghost {
             let Some(ghost) = self.partitions.get(*name) else { return };
             let epoch = new.leader_epoch.value();
             let start = ghost.leaderships.get(&epoch).map_or(0, |leadership| leadership.start);
-            let (end, matched) =
-                ghost.mirrors.get(&node).map_or((0, 0), |mirror| (mirror.end(), mirror.matched));
+            // It is let in for what the process of its session had, also if that is gone by now.
+            let mirror = ghost.counted_mirror(node, ghost.session_of(node));
+            let (end, matched) = mirror.map_or((0, 0), |mirror| (mirror.end(), mirror.matched));
             let asked = new.leader.and_then(|leader| ghost.asked_in.get(&(node, leader))).copied();
             let high = ghost.true_high;
             if self.has_rotted(node, ghost) {

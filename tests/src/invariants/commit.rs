@@ -30,7 +30,7 @@ impl PartitionGhost {
 
     /// What counts of a node: what the process of that session has or had. A leader that has not heard of its end counts what it has said,
     /// also if it is gone with its disk.
-    fn counted_mirror(&self, node: NodeId, session: Option<i64>) -> Option<&Mirror> {
+    pub(super) fn counted_mirror(&self, node: NodeId, session: Option<i64>) -> Option<&Mirror> {
         let mirror = self.mirrors.get(&node)?;
         Some(session.map_or(mirror, |session| mirror.of_session(session)))
     }
