@@ -19,6 +19,8 @@ from judge import Input, Reading, logs_digest, real_text
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOPIC, PARTITIONS = "chaos", 6
 LAG_MS = 10_000
+# A process that ends is seen by the supervisor; nobody waits for a session to time out.
+FAIL_OVER_S = 2
 # Which client, with which codec, and its share of the text.
 WRITERS = [
     ("confluent", "none", 0.10),
@@ -127,7 +129,7 @@ def be_cruel(cluster):
     say(f"kill -9 of broker {first}, which leads {TOPIC}-0")
     cluster.signal(first, signal.SIGKILL)
     begun = time.monotonic()
-    cluster.until("another leader", lambda s: leader_of_first(s) not in (None, first), 10)
+    cluster.until("another leader", lambda s: leader_of_first(s) not in (None, first), FAIL_OVER_S)
     say(f"  another broker leads after {time.monotonic() - begun:.1f} s")
     time.sleep(5)
     second = leader_of_first(cluster.until_whole(TOPIC, PARTITIONS))
@@ -237,8 +239,12 @@ def main():
     print()
     for writer in writers:
         print(f"  {writer.input.name:<18} {len(writer.input.hashes):>9} lines sent {len(acknowledged[writer.input.name]):>9} acknowledged")
-    if not any(acknowledged.values()):
-        faults.append("nothing was acknowledged at all")
+    # What is refused proves nothing; with retries=3 a few are while nobody leads.
+    faults += [
+        f"{w.input.name}: less than 90 % was acknowledged"
+        for w in writers
+        if len(acknowledged[w.input.name]) < 0.9 * len(w.input.hashes)
+    ]
     if faults:
         print(f"\nFAILED, {len(faults)} faults; everything is in {directory}", *faults[:50], sep="\n  ")
         return 1
