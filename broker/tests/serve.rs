@@ -196,6 +196,20 @@ fn a_bad_client_costs_itself_the_connection() {
     stop(broker);
 }
 
+#[test]
+fn a_broker_that_listens_everywhere_has_to_say_where_it_is_reached() {
+    let root = tempfile::tempdir().unwrap();
+    let everywhere = |settings: &[&str]| {
+        let mut options = alone(&root.path().join("1"));
+        options.listen = HostPort { host: "0.0.0.0".to_owned(), port: 0 };
+        options.settings = Settings::from_pairs(settings).unwrap();
+        start(options)
+    };
+    let refusal = everywhere(&["insecure=true"]).unwrap_err().to_string();
+    assert!(refusal.contains("say where they reach this broker"), "{refusal}");
+    stop(everywhere(&["insecure=true", "advertised.listeners=127.0.0.1:9"]).unwrap());
+}
+
 struct Three {
     controller: ControllerHost,
     root: tempfile::TempDir,

@@ -1,6 +1,7 @@
 //! From options to a running broker, and from a stop order to a closed data directory. Everything that can be wrong is said in one line.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
 
@@ -66,6 +67,11 @@ pub enum ServeError {
     /// It cannot listen.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// It listens everywhere, and clients cannot connect to everywhere.
+    #[error(
+        "clients cannot be told to connect to {0}; say where they reach this broker with --set advertised.listeners=HOST:PORT"
+    )]
+    Nowhere(HostPort),
     /// The kernel gives no ring, and `disk.io=uring` asks for one.
     #[error("{0}; set disk.io=auto to do without")]
     Ring(#[from] RingRefusal),
@@ -185,6 +191,10 @@ pub fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let clock = Clock::start();
     let bound = Bound::bind(&listen, settings.value(&settings::INSECURE))?;
     let address = bound.address();
+    let advertised = settings.value(&settings::ADVERTISED_LISTENERS).unwrap_or_else(|| address.clone());
+    if advertised.host.parse().is_ok_and(|host: IpAddr| host.is_unspecified()) {
+        return Err(ServeError::Nowhere(advertised));
+    }
     let mailbox = Mailbox::new();
     let mut herald = Herald::start(node.value(), form)?;
     if let Err(error) = raise_descriptor_limit() {
@@ -206,7 +216,6 @@ pub fn start(options: ServeOptions) -> Result<Running, ServeError> {
         }
     };
     let home = Home::read(&store, node, random_id()?)?;
-    let advertised = settings.value(&settings::ADVERTISED_LISTENERS).unwrap_or_else(|| address.clone());
     let identity = configure::Identity {
         node,
         cluster_id: home.cluster_id(),
