@@ -369,6 +369,32 @@ fn followers_of_a_deleted_topic_do_not_fetch_it_on_and_on() {
 }
 
 #[test]
+fn a_log_that_does_not_say_its_topic_is_made_to_say_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(directory.path());
+    cluster.run(50);
+    cluster.create_topic("topic");
+    let name = TopicPartition::new("topic", 0).unwrap();
+    cluster.run(1500);
+    let leader = cluster.leader(&name);
+    let follower = *cluster.shards.keys().find(|id| **id != leader).unwrap();
+    cluster.lanes.clear();
+    // As a crash leaves a log that is just being made.
+    let metadata = directory.path().join(follower.to_string()).join("topic-0/partition.metadata");
+    std::fs::remove_file(&metadata).unwrap();
+    for _ in 0..2 {
+        drop(cluster.shards.remove(&follower));
+        let now = cluster.now;
+        cluster.shards.insert(follower, open(posix(), directory.path(), follower.value(), now));
+        cluster.run(3000);
+    }
+    let topic = cluster.controller.state().topics["topic"].id;
+    // Opened again, it has the id: a log without one counts as missing when its broker registers.
+    let found = cluster.shards[&follower].store().log(&name).unwrap().topic_id();
+    assert_eq!((found, metadata.exists()), (Some(topic), true), "{:#?}", cluster.log);
+}
+
+#[test]
 fn a_log_that_could_not_be_made_is_tried_again() {
     let directory = tempfile::tempdir().unwrap();
     let disks: BTreeMap<i32, SimulatedDisk> = (1..=3).map(|id| (id, SimulatedDisk::new(7))).collect();

@@ -145,6 +145,14 @@ impl Store {
         names.insert(log.name().clone(), log.clone());
     }
 
+    /// Says of which topic a log is that does not say it: a crash came while it was made, or a Kafka made it that knew no ids. It is said
+    /// for certain when the call returns; a crash meanwhile leaves it said or not.
+    pub fn set_topic_id(&self, log: &Log, id: TopicId) -> io::Result<()> {
+        write_partition_metadata(self.disk().as_ref(), &log.directory().join(PARTITION_METADATA), id)?;
+        *lock(&log.0.topic_id) = Some(id);
+        Ok(())
+    }
+
     /// Gives a log other settings; they hold from the next append or job on.
     pub fn set_config(&self, log: LogId, config: LogConfig) -> Result<(), SetConfigError> {
         let log = self.shared().log(log).ok_or(SetConfigError::UnknownLog)?;

@@ -13,7 +13,8 @@ impl Partition {
     /// Judges what a Fetch says of this partition.
     ///
     /// The order is Kafka's: epoch, leadership, replica and session, then the range's start before the divergence (KAFKA-12996), then its
-    /// end. Consumers are judged by followers too (KIP-392). For an offset between the ceiling and the log's end there are no records yet,
+    /// end. Consumers are judged by followers too (KIP-392), and sent to the leader for what is behind a follower's end, where Kafka says that
+    /// it is out of range. For an offset between the ceiling and the log's end there are no records yet,
     /// which is no error (S24, S25).
     pub fn judge_fetch(&self, claim: &FetchClaim, log: &LogFacts<'_>) -> Result<FetchVerdict, FetchRefusal> {
         self.check_epoch(claim.current_epoch)?;
@@ -41,6 +42,10 @@ impl Partition {
             if shared.epoch < last || shared.end < claim.offset {
                 return Ok(FetchVerdict::Diverging { epoch: shared.epoch, end: shared.end });
             }
+        }
+        if claim.offset > log.accepted {
+            // What is not here may well be at the leader; a consumer that hears that there is no such offset begins again somewhere else.
+            self.check_leads()?;
         }
         if claim.offset < log.start || claim.offset > log.accepted {
             return Err(out_of_range);

@@ -131,6 +131,11 @@ fn consumers_read_below_the_high_watermark_and_wait_above_it() {
     let mut c = Replica::new(C, a.log.clone(), Some(9));
     c.tell(0, Input::Assigned(assignment(A, 10, 1)));
     assert_eq!(ceiling(&c, CONSUMER, 15), Ok(FetchVerdict::Read { ceiling: at(9) }));
+    assert_eq!(
+        ceiling(&c, CONSUMER, 26),
+        Err(FetchRefusal::Fenced(Fenced::NotLeader)),
+        "the leader may have it"
+    );
     assert_eq!(ceiling(&c, follower(), 15), Err(FetchRefusal::Fenced(Fenced::NotLeader)));
 }
 

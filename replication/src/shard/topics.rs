@@ -72,9 +72,7 @@ impl Shard {
         }
         let config = self.log_config(name.topic());
         let log = match log {
-            Some(log) => {
-                self.store.set_config(log.id(), config).map(|()| log).map_err(|error| error.to_string())
-            }
+            Some(log) => self.adopt(&log, id, config).map(|()| log),
             None => self.store.create_log(name, Some(id), config, now).map_err(|error| error.to_string()),
         };
         let log = match log {
@@ -87,6 +85,15 @@ impl Shard {
         };
         let known = self.known.high_watermark(name);
         Some(self.add_replica(now, name, id, log, known))
+    }
+
+    /// A log that was found is this topic's.
+    fn adopt(&self, log: &Log, id: TopicId, config: LogConfig) -> Result<(), String> {
+        if log.topic_id().is_none() {
+            // At the next registration it would count as missing.
+            self.store.set_topic_id(log, id).map_err(|error| error.to_string())?;
+        }
+        self.store.set_config(log.id(), config).map_err(|error| error.to_string())
     }
 
     pub(super) fn add_replica(
