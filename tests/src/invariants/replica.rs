@@ -55,6 +55,7 @@ impl Ghost {
             if let Some(mirror) = self.mirror(log.name(), node) {
                 mirror.session = session;
                 mirror.last_session = session.or(mirror.last_session);
+                mirror.grown_from = (facts.written > mirror.written).then_some(mirror.written);
                 mirror.written = facts.written;
                 mirror.durable = facts.durable.max(mirror.was_durable);
                 note_role(mirror, status, &others);
@@ -96,9 +97,6 @@ impl Ghost {
         let Some(from) = highwater_engine::units::Offset::new(end).filter(|_| facts.written > end) else {
             return;
         };
-        if let Some(mirror) = self.mirror(name, node).filter(|mirror| mirror.runs()) {
-            mirror.grown_from = Some(end);
-        }
         for batch in read_batches(shard.store(), log, from, log.written()) {
             self.take_batch(node, name, batch);
         }
@@ -368,7 +366,6 @@ impl Ghost {
             }
             if let Some(mirror) = self.mirror(&name, node) {
                 mirror.was_durable = mirror.was_durable.min(mirror.end());
-                mirror.grown_from = None;
             }
             self.check_kept(node, &name, &old);
         }
@@ -376,6 +373,7 @@ impl Ghost {
             let mirror =
                 self.partitions.entry(log.name().clone()).or_default().mirrors.entry(node).or_default();
             mirror.life = life;
+            mirror.written = log.written().value();
         }
         self.observe(node, shard, now);
     }
