@@ -127,3 +127,37 @@ fn a_leader_that_hears_of_no_loss_keeps_what_it_has_counted() {
     world.heal_everything();
     world.settle();
 }
+
+/// C has lost what it had and fetches it again, and its disk is slow; then A loses it. What C is writing is all that is left.
+#[test]
+fn whoever_is_still_writing_says_what_it_has_when_it_is_written() {
+    let mut world = World::new(1081, Options::default());
+    let topic = world.topic(&TopicOptions::default()).remove(0);
+    let producer = world.producer(&topic, ProducerOptions::default());
+    world.produce(producer, 1);
+    world.until("it is synced", |world| [A, C].iter().all(|node| world.durable(*node, &topic) == 1));
+    world.kill(B);
+    world.until("B does not count", |world| world.state(&topic).eligible == [A, C]);
+    world.produce(producer, 8);
+    world.power_loss_that(C, Unsynced::Lost);
+    world.start_node(C);
+    world.until("C is suspect", |world| world.state(&topic).suspects.contains_key(&C));
+    world.stick_disk(C);
+    world.run_for(Duration::from_millis(100));
+    assert_eq!(world.end(C, &topic), 1, "{}", world.report());
+    world.power_loss_that(A, Unsynced::Lost);
+    world.until("nobody leads", |world| world.leader(&topic).is_none());
+    world.start_node(A);
+    world.until("A has said what it has", |world| world.state(&topic).reports.contains_key(&A));
+    assert_eq!(world.end(A, &topic), 1, "{}", world.report());
+    world.run_for(Duration::from_millis(100));
+    world.free_disk(C);
+    world.until("somebody leads", |world| {
+        world.leader(&topic).is_some_and(|leader| world.leads(leader, &topic))
+    });
+    assert_eq!((world.leader(&topic), world.end(C, &topic)), (Some(C), 9), "{}", world.report());
+    assert_eq!(world.ghost().losses(&topic), 0);
+    world.heal_everything();
+    world.settle();
+    assert_eq!(world.end(B, &topic), 9);
+}
