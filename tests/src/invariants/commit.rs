@@ -109,8 +109,11 @@ impl Ghost {
         }
         if matched < high {
             let quorums = ghost.quorums();
+            let logs: Vec<(NodeId, i64, i64)> =
+                (ghost.mirrors.iter()).map(|(node, mirror)| (*node, mirror.end(), mirror.matched)).collect();
             let what = format!(
-                "{name}: {node} counts ..{high} as committed; possible is ..{possible}, its log is that up to {matched}; who counts: {quorums:?}"
+                "{name}: {node} counts ..{high} as committed; possible is ..{possible}, its log is that up to {matched}; who counts: \
+                 {quorums:?}; logs (node, end, the same up to): {logs:?}"
             );
             self.violate(6, what);
             return;
