@@ -238,9 +238,12 @@ fn a_replica_whose_log_failed_counts_no_more_and_is_not_the_best_before_it_is_op
     resign(&mut it, 2, epoch(1));
     assert_eq!(it.shape(), (None, 2, vec![], vec![2]), "3 was not eligible any more");
     let (session, facts) = (it.sessions[&2], it.facts(0, 5, 5));
-    let failed = ReplicaFacts { condition: Condition::LogFailed, ..facts };
+    let failed = ReplicaFacts { condition: Condition::LogFailed, ..facts.clone() };
     it.register(2, LastStop::StillRunning { session }, &[failed]);
     assert_eq!(it.p().leader, None, "nobody knows what it has");
+    let (session, writing) = (it.sessions[&2], ReplicaFacts { condition: Condition::Writing, ..facts });
+    it.register(2, LastStop::StillRunning { session }, &[writing]);
+    assert_eq!(it.p().leader, None, "nobody knows what it will have");
     it.report(2, 0, 5, 5);
     assert_eq!(it.p().leader, Some(node(2)), "it is open again, and the best that is left");
 }

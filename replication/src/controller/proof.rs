@@ -34,7 +34,7 @@ pub(super) fn suspicion(
         LastStop::StillRunning { session } if Some(session) == last_session => None,
         LastStop::Clean { session: Some(session) } if Some(session) == last_session => {
             match facts.condition {
-                Condition::Fits => too_short(facts),
+                Condition::Fits | Condition::Writing => too_short(facts),
                 Condition::DiffersFromMark | Condition::Damaged | Condition::LogFailed => {
                     Some(Suspicion::MarkDoesNotFit)
                 }

@@ -162,6 +162,8 @@ pub enum Condition {
     Damaged,
     /// A write of it failed and it is not open again: what it has is not to be relied on yet.
     LogFailed,
+    /// It is being written, by a process that has had a session before: what it has is said when it is there.
+    Writing,
 }
 
 /// Why a leader gives up.

@@ -115,8 +115,10 @@ impl Controller {
             if let Some(facts) = facts {
                 election::confirm_losses(&mut next, &report_of(facts));
             }
-            // What a failed log has is known when it is open again; until then it must not be the best of all.
-            let is_known = facts.is_none_or(|facts| facts.condition != Condition::LogFailed);
+            // What a failed log has is known when it is open again, and what is being written when it is there; until then it must be neither
+            // the best of all nor less than another.
+            let is_known = facts
+                .is_none_or(|facts| !matches!(facts.condition, Condition::LogFailed | Condition::Writing));
             if next.leader.is_none() && is_known {
                 next.reports.insert(node, facts.map_or(NOTHING, report_of));
             }

@@ -28,8 +28,10 @@ fn facts(
     known_committed: Option<Offset>,
     role: Option<RoleName>,
 ) -> ReplicaFacts {
+    let is_writing = log.with_facts(|facts| facts.accepted != facts.written);
     let condition = match report {
         Some(_) | None if role == Some(RoleName::Offline) => Condition::LogFailed,
+        Some(_) | None if is_writing => Condition::Writing,
         Some(report) if !report.plan.damaged.is_empty() || report.hole => Condition::Damaged,
         Some(report) if stop_was_clean && report.suspect => Condition::DiffersFromMark,
         Some(_) | None => Condition::Fits,

@@ -129,9 +129,10 @@ fn a_leader_that_hears_of_no_loss_keeps_what_it_has_counted() {
 }
 
 /// C has lost what it had and fetches it again, and its disk is slow; then A loses it. What C is writing is all that is left.
-#[test]
-fn whoever_is_still_writing_says_what_it_has_when_it_is_written() {
-    let mut world = World::new(1081, Options::default());
+fn the_rest_is_being_written(session: Session) {
+    // Short enough for C to be let in again before a background sync waits for its disk.
+    let session_timeout = Duration::from_millis(300);
+    let mut world = World::new(1081, Options { session_timeout, ..Options::default() });
     let topic = world.topic(&TopicOptions::default()).remove(0);
     let producer = world.producer(&topic, ProducerOptions::default());
     world.produce(producer, 1);
@@ -145,12 +146,19 @@ fn whoever_is_still_writing_says_what_it_has_when_it_is_written() {
     world.stick_disk(C);
     world.run_for(Duration::from_millis(100));
     assert_eq!(world.end(C, &topic), 1, "{}", world.report());
+    if session == Session::Another {
+        world.cut(C, End::Controller);
+    }
     world.power_loss_that(A, Unsynced::Lost);
     world.until("nobody leads", |world| world.leader(&topic).is_none());
+    if session == Session::Another {
+        world.run_for(Duration::from_millis(400));
+        world.heal(C, End::Controller);
+    }
     world.start_node(A);
     world.until("A has said what it has", |world| world.state(&topic).reports.contains_key(&A));
     assert_eq!(world.end(A, &topic), 1, "{}", world.report());
-    world.run_for(Duration::from_millis(100));
+    world.run_for(Duration::from_millis(200));
     world.free_disk(C);
     world.until("somebody leads", |world| {
         world.leader(&topic).is_some_and(|leader| world.leads(leader, &topic))
@@ -160,4 +168,20 @@ fn whoever_is_still_writing_says_what_it_has_when_it_is_written() {
     world.heal_everything();
     world.settle();
     assert_eq!(world.end(B, &topic), 9);
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Session {
+    Same,
+    Another,
+}
+
+#[test]
+fn whoever_is_still_writing_says_what_it_has_when_it_is_written() {
+    the_rest_is_being_written(Session::Same);
+}
+
+#[test]
+fn whoever_registers_again_while_it_is_writing_says_what_it_has_when_it_is_written() {
+    the_rest_is_being_written(Session::Another);
 }
