@@ -34,6 +34,8 @@ pub(crate) enum BenchError {
     LogWrong { topic: String, why: String },
     #[error("a batch in the log: {0}")]
     Batch(String),
+    #[error("the engine: {0}")]
+    Engine(String),
 }
 
 impl BenchError {
@@ -41,6 +43,11 @@ impl BenchError {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let what = what.into();
         move |source| Self::Io { what, source }
+    }
+
+    /// For `map_err` on what the engine refused.
+    pub(crate) fn engine(error: impl std::error::Error) -> Self {
+        Self::Engine(error.to_string())
     }
 
     /// An error code, unless it is none.

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo run --release -p highwater-bench -- isr
 //! cargo run --release -p highwater-bench -- against-kafka
+//! cargo run --release -p highwater-bench -- engine
 //! ```
 //!
 //! Every figure is measured beside a floor: the same load against brokers that answer at once. A failure ends a run; nothing is retried
@@ -12,6 +13,7 @@ mod against_kafka;
 mod client;
 mod clock;
 mod cluster;
+mod engine;
 mod error;
 mod isr;
 mod load;
@@ -44,6 +46,14 @@ enum Command {
     Isr(isr::Options),
     /// Side by side with a real Kafka of the same shape: throughput, memory, start, latency, idle cost
     AgainstKafka(against_kafka::Options),
+    /// The engine alone, beside what the machine can do at all
+    Engine(engine::Options),
+    /// For `engine`: fills a log and dies
+    #[command(hide = true)]
+    FillAndDie {
+        /// The data directory
+        directory: std::path::PathBuf,
+    },
     /// Three brokers that answer at once and keep nothing, for other generators; until standard input ends
     Null {
         /// Partitions of every topic
@@ -56,6 +66,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Isr(options) => isr::run(&options),
         Command::AgainstKafka(options) => against_kafka::run(&options),
+        Command::Engine(options) => engine::run(&options),
+        Command::FillAndDie { directory } => engine::fill_and_die(&directory),
         Command::Null { partitions } => serve_nulls(partitions),
     };
     match outcome {

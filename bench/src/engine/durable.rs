@@ -1,0 +1,166 @@
+//! Appends that survive power loss.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use highwater_engine::log::{Log, Step};
+use highwater_engine::store::Store;
+use rustix::fs::FallocateFlags;
+
+use super::ground::{self, Ground, MIB, rate, timed};
+use super::rows::{Asked, Goal, Rows};
+use crate::clock;
+use crate::error::{BenchError, Result};
+
+const RECORD_BYTES: usize = 1024;
+const SLICE: Duration = Duration::from_millis(400);
+const MANY: usize = 64;
+
+/// Appends and waits until it is durable, for a while; so many a second.
+fn durable(ground: &Ground, store: &Store, log: &Log, batch: &Bytes) -> Result<f64> {
+    let begun = clock::now();
+    let mut count = 0;
+    while clock::now().duration_since(begun) < SLICE {
+        append_durable(ground, store, log, batch)?;
+        count += 1;
+    }
+    Ok(rate(count, clock::now().duration_since(begun)))
+}
+
+fn append_durable(ground: &Ground, store: &Store, log: &Log, batch: &Bytes) -> Result<()> {
+    let appended = ground::append(log, Bytes::from(batch.to_vec()), ground.now())?;
+    store.wait(appended.ticket, Step::Durable).map_err(BenchError::engine)
+}
+
+/// Writes groups of batches into space that is there already, and syncs each group; so many batches a second.
+fn grouped(file: &File, bytes: &[u8], group: usize) -> Result<f64> {
+    const RESERVED: u64 = 64 * MIB as u64;
+    let failed = || BenchError::io("the limit's file");
+    let begun = clock::now();
+    let (mut at, mut reserved, mut count) = (0, 0, 0);
+    while clock::now().duration_since(begun) < SLICE {
+        let size = bytes.len() as u64;
+        if at + size > reserved {
+            rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, reserved, RESERVED)
+                .map_err(|error| failed()(error.into()))?;
+            reserved += RESERVED;
+        }
+        file.write_all_at(bytes, at).map_err(failed())?;
+        file.sync_data().map_err(failed())?;
+        at += size;
+        count += group;
+    }
+    Ok(rate(count, clock::now().duration_since(begun)))
+}
+
+/// One writer who waits for each record.
+pub(super) fn one_writer(ground: &Ground, rows: &mut Rows) -> Result<()> {
+    let asked = Asked {
+        name: "durable, 1 KiB, one writer",
+        unit: "appends/s",
+        limit_is: "pwrite and fdatasync into reserved space",
+        goal: Goal::RatioAtLeast(0.95),
+    };
+    let batch = ground::batch(1, RECORD_BYTES)?;
+    let ours = || {
+        let room = ground.room()?;
+        let store = ground.store(room.path())?;
+        durable(ground, &store, &ground.log(&store, 0)?, &batch)
+    };
+    let limit = || {
+        let room = ground.room()?;
+        grouped(&room.file()?, &batch, 1)
+    };
+    rows.measure(ground.rounds, asked, ours, limit)
+}
+
+/// 64 threads on one log, each waiting for its own record.
+pub(super) fn many_writers(ground: &Ground, rows: &mut Rows) -> Result<()> {
+    let asked = Asked {
+        name: "durable, 1 KiB, 64 writers on one log",
+        unit: "appends/s",
+        limit_is: "one thread that writes and syncs groups of 64 into reserved space",
+        goal: Goal::RatioAtLeast(0.9),
+    };
+    let batch = ground::batch(1, RECORD_BYTES)?;
+    let ours = || {
+        let room = ground.room()?;
+        let store = ground.store(room.path())?;
+        let logs = vec![ground.log(&store, 0)?];
+        with_threads(ground, &store, &logs, &batch)
+    };
+    let limit = || {
+        let room = ground.room()?;
+        grouped(&room.file()?, &batch.repeat(MANY), MANY)
+    };
+    rows.measure(ground.rounds, asked, ours, limit)
+}
+
+/// 64 logs with a thread each, beside one thread that makes one log after another durable.
+pub(super) fn many_logs(ground: &Ground, rows: &mut Rows) -> Result<()> {
+    let asked = Asked {
+        name: "durable, 1 KiB, 64 logs with a writer each",
+        unit: "appends/s",
+        limit_is: "the same logs, one after another by one thread",
+        goal: Goal::RatioAtLeast(3.0),
+    };
+    let batch = ground::batch(1, RECORD_BYTES)?;
+    let room = ground.room()?;
+    let store = ground.store(room.path())?;
+    let numbers = 0..i32::try_from(MANY).unwrap_or(i32::MAX);
+    let logs = numbers.map(|number| ground.log(&store, number)).collect::<Result<Vec<_>>>()?;
+    let ours = || with_threads(ground, &store, &logs, &batch);
+    let one_after_another = || {
+        let begun = clock::now();
+        let mut count = 0;
+        for log in logs.iter().cycle() {
+            append_durable(ground, &store, log, &batch)?;
+            count += 1;
+            if clock::now().duration_since(begun) >= SLICE {
+                break;
+            }
+        }
+        Ok(rate(count, clock::now().duration_since(begun)))
+    };
+    rows.measure(ground.rounds, asked, ours, one_after_another)
+}
+
+/// 64 threads, over these logs in turn.
+fn with_threads(ground: &Ground, store: &Store, logs: &[Log], batch: &Bytes) -> Result<f64> {
+    let start = Barrier::new(MANY + 1);
+    let start = &start;
+    thread::scope(|scope| {
+        let threads: Vec<_> = logs
+            .iter()
+            .cycle()
+            .take(MANY)
+            .map(|log| {
+                scope.spawn(move || {
+                    start.wait();
+                    let end = clock::now() + SLICE;
+                    let mut count = 0;
+                    while clock::now() < end {
+                        append_durable(ground, store, log, batch)?;
+                        count += 1;
+                    }
+                    Ok(count)
+                })
+            })
+            .collect();
+        start.wait();
+        let (counts, took) = timed(|| {
+            threads
+                .into_iter()
+                .map(|thread| match thread.join() {
+                    Ok(count) => count,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                })
+                .collect::<Result<Vec<usize>>>()
+        })?;
+        Ok(rate(counts.iter().sum(), took))
+    })
+}
