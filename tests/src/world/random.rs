@@ -26,6 +26,8 @@ pub struct RandomOptions {
     pub power: bool,
     /// Whether disks fail, and are exchanged.
     pub disks: bool,
+    /// What strikes whom, a byte for each time, as a fuzzer chooses it; behind its end the seed does.
+    pub strikes: Vec<u8>,
     /// How the world is made.
     pub world: Options,
     /// Other invariants than these stop nothing; all, if empty.
@@ -39,6 +41,7 @@ impl Default for RandomOptions {
             rest: Duration::from_secs(30),
             power: true,
             disks: true,
+            strikes: Vec::new(),
             world: Options { restart_after: Some(Duration::from_millis(800)), ..Options::default() },
             only: Vec::new(),
         }
@@ -64,7 +67,12 @@ pub(crate) struct Chaos {
     disks: bool,
     /// The longest time between two faults.
     pace: Duration,
+    /// What is chosen already.
+    strikes: std::vec::IntoIter<u8>,
 }
+
+/// How many kinds of strikes there are, the likely ones counted several times.
+const STRIKES: u8 = 20;
 
 /// One random run.
 pub fn random(seed: u64, options: &RandomOptions) -> Outcome {
@@ -78,7 +86,8 @@ pub fn random(seed: u64, options: &RandomOptions) -> Outcome {
     populate(&mut world, &mut dice);
     let end = world.now.after(options.chaos);
     let pace = Duration::from_millis(dice.u64(50..600));
-    world.chaos = Some(Chaos { until: end, power: options.power, disks: options.disks, pace });
+    let strikes = options.strikes.clone().into_iter();
+    world.chaos = Some(Chaos { until: end, power: options.power, disks: options.disks, pace, strikes });
     world.plan_soon(Happening::Chaos);
     let stops = |world: &World| {
         world.found.iter().any(|seen| options.only.is_empty() || options.only.contains(&seen.invariant))
@@ -176,13 +185,17 @@ fn come_to_rest(world: &mut World, options: &RandomOptions, stops: impl Fn(&Worl
 
 impl World {
     pub(super) fn chaos_strikes(&mut self) {
-        let Some(chaos) = &self.chaos else { return };
+        let Some(chaos) = &mut self.chaos else { return };
         if self.now >= chaos.until {
             return;
         }
         let (power, disks, pace) = (chaos.power, chaos.disks, chaos.pace);
-        let node = self.any_node();
-        match self.chance.u8(..20) {
+        let (whom, what) = match chaos.strikes.next() {
+            Some(chosen) => (usize::from(chosen / STRIKES), chosen % STRIKES),
+            None => (self.chance.usize(..self.options.nodes.len()), self.chance.u8(..STRIKES)),
+        };
+        let node = self.options.nodes[whom % self.options.nodes.len()];
+        match what {
             0..=2 => self.kill(node),
             3 | 4 if power => {
                 let unsynced = self.any_loss();
