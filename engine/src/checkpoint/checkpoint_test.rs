@@ -284,7 +284,7 @@ fn each_file_comes_back_as_it_was_written() {
     let history = decode_epochs(EPOCHS_FILE).known().unwrap();
     for certainty in [Certainty::Written, Certainty::Durable] {
         write_epochs(&disk, &path(LEADER_EPOCH_CHECKPOINT), &history, certainty).unwrap();
-        make_certain(&disk, &path(LEADER_EPOCH_CHECKPOINT)).unwrap();
+        file::renew_file(&disk, &path(LEADER_EPOCH_CHECKPOINT)).unwrap();
         assert_eq!(read_epochs(&disk, &path(LEADER_EPOCH_CHECKPOINT)).unwrap(), unguarded(history.clone()));
     }
     let id = TopicId::new([7; 16]).unwrap();

@@ -21,7 +21,7 @@ pub fn read_epochs(disk: &dyn Disk, path: &Path) -> io::Result<Reading<EpochHist
 }
 
 /// Replaces an epoch checkpoint. A leadership begins with [`Certainty::Written`]; before the recovery point passes the first batch of
-/// its epoch, [`super::make_certain`] follows.
+/// its epoch, it is replaced once more with [`Certainty::Durable`].
 pub fn write_epochs(
     disk: &dyn Disk,
     path: &Path,

@@ -49,7 +49,7 @@ impl<T> Reading<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certainty {
     /// A kill leaves the old or the new file. A power loss may leave the new name with anything in it, and the old file is
-    /// gone, until [`make_certain`] has returned.
+    /// gone, until it has been replaced once more with [`Certainty::Durable`].
     Written,
     /// A kill and a power loss leave the old or the new file, and the new one once the call has returned.
     Durable,
@@ -74,10 +74,13 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8], certainty: Certa
     }
 }
 
-/// Makes certain what [`replace_file`] wrote with [`Certainty::Written`], name and contents.
-pub fn make_certain(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    disk.open(path, Open::Write)?.sync()?;
-    disk.sync_directory(parent(path)?)
+/// Replaces a file by what it shows, byte for byte, if it is there, and makes name and contents certain. A sync of it that failed before, also
+/// one that nobody was left to hear of, has perhaps left it in the page cache alone; a second sync would not change that.
+pub(crate) fn renew_file(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match read_file(disk, path)? {
+        Some(Ok(bytes)) => replace_file(disk, path, &bytes, Certainty::Durable),
+        Some(Err(_)) | None => Ok(()),
+    }
 }
 
 /// The bytes of a file; `None` if there is none. An error is the disk's; what is wrong with the contents comes as [`Damage`].

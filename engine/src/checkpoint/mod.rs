@@ -27,7 +27,8 @@ pub use clean::{
     remove_clean_mark, write_clean_mark,
 };
 pub use epochs::{LEADER_EPOCH_CHECKPOINT, decode_epochs, encode_epochs, read_epochs, write_epochs};
-pub use file::{CHECKPOINT_BYTES_MAX, Certainty, Reading, make_certain, replace_file};
+pub(crate) use file::renew_file;
+pub use file::{CHECKPOINT_BYTES_MAX, Certainty, Reading, replace_file};
 pub use metadata::{
     PARTITION_METADATA, decode_partition_metadata, encode_partition_metadata, read_partition_metadata,
     write_partition_metadata,

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use super::inner::Inner;
 use super::queue::Write;
 use super::shared::{Shared, lock};
-use super::writer::{Phase, Writer};
+use super::writer::{Phase, SyncedBy, Writer};
 use super::{Closed, LogId};
 use crate::disk::{Completion, Operation, OperationKind, Patience, Queue, QueueCounters, Wait};
 use crate::rules::Rule;
@@ -102,7 +102,11 @@ impl Driver {
             }
             self.completed.clear();
         }
-        self.flights.clear();
+        for Flight { log, kind } in std::mem::take(&mut self.flights).into_values() {
+            if matches!(kind, FlightKind::Sync { .. }) {
+                log.writer().sync.under_way = None;
+            }
+        }
     }
 
     fn collect(&mut self, shared: &Shared, patience: Patience) -> Vec<Operation> {
@@ -229,23 +233,27 @@ fn take_sync(log: &Inner, writer: &mut Writer, early: bool) -> Option<Offset> {
         return None;
     }
     writer.sync.waited = false;
-    writer.sync.in_flight = true;
+    writer.sync.under_way = Some(SyncedBy::Driver);
     writer.sync.covers(written);
     Some(written)
 }
 
-fn complete_sync(shared: &Shared, log: &Arc<Inner>, covers: Offset, error: Option<io::Error>) {
+fn complete_sync(shared: &Shared, log: &Arc<Inner>, covers: Offset, failed: Option<io::Error>) {
+    let is_synced = failed.is_none();
+    if let Some(error) = failed {
+        // Before anybody else may sync the file, which would succeed and prove nothing.
+        let path = log.writer().active.segment.path(FileKind::Log);
+        shared.fail(&path, "sync", &error);
+    }
     let more = {
         let mut writer = log.writer();
-        writer.sync.in_flight = false;
-        if error.is_none() {
+        writer.sync.under_way = None;
+        if is_synced {
             log.marks.durable.raise(covers);
         }
         writer.sync.is_wanted()
     };
-    if let Some(error) = error {
-        let path = log.writer().active.segment.path(FileKind::Log);
-        shared.fail(&path, "sync", &error);
+    if !is_synced {
         return;
     }
     lock(&shared.news).moved.push(log.id);

@@ -53,4 +53,4 @@ pub(crate) use seal::FileError;
 pub(crate) use shared::{Limits, Shared, lock};
 pub(crate) use tail::Tail;
 pub(crate) use truncate::{CutError, walk_failed};
-pub(crate) use writer::{Active, Names, Phase, SyncState, Unsealed, Writer};
+pub(crate) use writer::{Active, Names, Phase, SyncState, SyncedBy, Unsealed, Writer};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::inner::Inner;
 use super::shared::{Shared, lock};
-use super::writer::{Active, Demand, Need, Phase, Unsealed};
+use super::writer::{Active, Demand, Need, Phase, SyncedBy, Unsealed};
 use super::{Closed, LogConfig};
 use crate::disk::{File, Open, Patience, Wait};
 use crate::segment::{FileKind, Home, IndexSettings, Segment, file_path};
@@ -166,16 +166,41 @@ impl Inner {
             if let Some(why) = self.closed() {
                 return Err(why);
             }
-            {
+            let (is_idle, syncs) = {
                 let writer = self.writer();
-                if writer.queue.is_idle() && !writer.sync.in_flight {
-                    return Ok(());
+                (writer.queue.is_idle(), writer.sync.under_way)
+            };
+            match syncs {
+                None if is_idle => return Ok(()),
+                Some(SyncedBy::Job) if is_idle => self.wait_for_job(),
+                None | Some(_) => {
+                    self.make_ready();
+                    self.turn_driver();
                 }
             }
-            self.make_ready();
-            lock(&self.shared.driver).turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
-            self.shared.progress.tell();
         }
+    }
+
+    /// Waits until no sync is under way that may cover the same bytes as the one that the caller is about to make.
+    pub(crate) fn wait_for_sync(&self) {
+        loop {
+            let syncs = self.writer().sync.under_way;
+            match syncs {
+                None => return,
+                Some(SyncedBy::Job) => self.wait_for_job(),
+                Some(SyncedBy::Driver) => self.turn_driver(),
+            }
+        }
+    }
+
+    fn wait_for_job(&self) {
+        let is_over = || (self.writer().sync.under_way != Some(SyncedBy::Job)).then_some(());
+        self.shared.progress.wait_unless(is_over);
+    }
+
+    fn turn_driver(&self) {
+        lock(&self.shared.driver).turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
+        self.shared.progress.tell();
     }
 
     fn refuse_room(&self, error: &io::Error) -> NoRoom {

@@ -4,9 +4,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::Closed;
 use super::inner::Inner;
 use super::shared::lock;
-use super::writer::Unsealed;
+use super::writer::{Phase, Unsealed};
 use crate::disk::Open;
 use crate::segment::{FileKind, file_path};
 use crate::units::Offset;
@@ -19,10 +20,11 @@ pub(crate) struct FileError {
 }
 
 impl Inner {
-    /// Whether something older than the active segment has to be synced before it.
+    /// Whether something older than the active segment has to be synced before it, and can be: when a sync that is under way ends, the
+    /// question is asked again.
     pub(crate) fn needs_seal_before_sync(&self) -> bool {
         let writer = self.writer();
-        writer.sync.is_wanted() && writer.has_older_unsynced()
+        writer.sync.is_wanted() && writer.has_older_unsynced() && writer.sync.under_way.is_none()
     }
 
     /// Seals what was rolled. Each step may be repeated: a crash leaves segments that recovery finds above the recovery point.
@@ -34,6 +36,8 @@ impl Inner {
     /// As [`Inner::seal_rolled`], for a caller who holds `maintenance`.
     pub(crate) fn seal_rolled_held(self: &Arc<Self>) -> Result<(), FileError> {
         loop {
+            // One of a file that is to be sealed, from when it grew; another is not begun before the seal.
+            self.wait_for_sync();
             if let Some(failure) = self.shared.failure() {
                 // A sync that failed is not tried again: the second one would succeed and prove nothing.
                 return Err(FileError {
@@ -43,6 +47,11 @@ impl Inner {
             }
             let (next, names) = {
                 let writer = self.writer();
+                if let Phase::Closed(why @ Closed::CutFailed) = writer.phase {
+                    // A segment that is known to be shorter than its file would be cut there, and those behind it stay.
+                    let path = self.directory.to_path_buf();
+                    return Err(FileError { path, source: io::Error::other(why) });
+                }
                 (writer.unsealed.front().cloned(), writer.names)
             };
             if let Some(unsealed) = next {

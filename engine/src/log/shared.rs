@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use super::driver::Driver;
 use super::inner::Inner;
 use super::{LogId, StoreFailure};
-use crate::disk::Disk;
+use crate::disk::{DirectoryLock, Disk};
 use crate::rules::Rules;
 use crate::segment::OpenFiles;
 use crate::state::ProducersConfig;
@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) dirty: Mutex<VecDeque<(Monotonic, LogId)>>,
     pub(crate) progress: Progress,
     pub(crate) random: Mutex<fastrand::Rng>,
+    /// `None` once the store is closed.
+    pub(crate) directory_lock: Mutex<Option<Box<dyn DirectoryLock>>>,
     waiters: AtomicU64,
     failed: AtomicBool,
     failure: OnceLock<StoreFailure>,
@@ -91,6 +93,7 @@ impl Shared {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
         directory: &Path,
+        directory_lock: Box<dyn DirectoryLock>,
         limits: Limits,
         seed: u64,
     ) -> std::io::Result<Arc<Self>> {
@@ -108,6 +111,7 @@ impl Shared {
             dirty: Mutex::default(),
             progress: Progress::default(),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
+            directory_lock: Mutex::new(Some(directory_lock)),
             waiters: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             failure: OnceLock::new(),
@@ -129,12 +133,19 @@ impl Shared {
     }
 
     /// Gives the directory up, for good. The first reason stays.
+    ///
+    /// The proof that this boot's page cache has all that was written is withdrawn, so that the next process takes what is not durable for
+    /// possibly lost. The page cache alone has to take that, and not the disk that fails; a note that did not get there is not missed
+    /// either, because what is not durable is written again at every opening without a mark.
     pub(crate) fn fail(&self, path: &Path, what: &'static str, error: &std::io::Error) {
         let failure = StoreFailure { path: path.to_owned(), what, error: error.to_string() };
         if self.failure.set(failure).is_err() {
             return;
         }
         self.failed.store(true, Ordering::Release);
+        if let Some(directory_lock) = &*lock(&self.directory_lock) {
+            drop(directory_lock.write(b""));
+        }
         let logs: Vec<_> = self.all_logs();
         for log in &logs {
             log.wake_all();

@@ -93,14 +93,22 @@ pub(crate) struct Unsealed {
     pub(crate) snapshot: Option<(Offset, Vec<u8>)>,
 }
 
-/// Who wants a sync, and whether one is under way.
+/// Who wants a sync, and whether one is under way: never two at once, because of two that cover the same bytes and fail the system tells one
+/// alone.
 #[derive(Debug, Default)]
 pub(crate) struct SyncState {
     /// The smallest and the greatest end that somebody waits for.
     wanted: Option<(Offset, Offset)>,
-    pub(crate) in_flight: bool,
+    pub(crate) under_way: Option<SyncedBy>,
     /// A write was let go first, so that it is covered too; the sync waits for no second one.
     pub(crate) waited: bool,
+}
+
+/// Who syncs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SyncedBy {
+    Driver,
+    Job,
 }
 
 impl SyncState {
@@ -113,7 +121,7 @@ impl SyncState {
 
     /// Whether a sync would help somebody, now that everything below `written` is written.
     pub(crate) fn is_due(&self, written: Offset) -> bool {
-        !self.in_flight && self.wanted.is_some_and(|(low, _)| low <= written)
+        self.under_way.is_none() && self.wanted.is_some_and(|(low, _)| low <= written)
     }
 
     pub(crate) const fn is_wanted(&self) -> bool {

@@ -40,8 +40,11 @@ pub fn plan_recovery(facts: &Facts) -> Result<Plan, Refusal> {
         }
     }
     plan.epochs = believed.history;
-    if facts.epochs.file.as_ref() != Some(&plan.epochs) {
+    if facts.epochs.file.as_ref() != Some(&plan.epochs) || facts.stop == Stop::Unclean {
         plan.steps.push(Step::RewriteEpochs);
+    }
+    if facts.stop == Stop::Unclean {
+        plan_rewriting(&mut plan, &sorted.segments);
     }
     plan_indexes(&mut plan, &sorted.segments, whole);
     plan.snapshots = snapshots(&mut plan.steps, &sorted, plan.start, plan.end);
@@ -282,13 +285,27 @@ fn aside_name(base: Offset, position: u64) -> String {
     format!("{:020}-{position}.lost", base.value())
 }
 
+/// What is not known to be synced is written again, the same bytes at the same places. What reads as written may be in the page cache alone,
+/// and not on its way to the medium any more: a sync that failed leaves it so, and whoever was told of that is gone. The last segment in any
+/// case, because its size may be such a thing.
+fn plan_rewriting(plan: &mut Plan, segments: &BTreeMap<Offset, SegmentFiles>) {
+    let removed = removed(plan);
+    let bases: Vec<Offset> = segments.keys().copied().filter(|base| !removed.contains(base)).collect();
+    for (at, base) in bases.iter().enumerate() {
+        if bases.get(at + 1).is_none_or(|next| *next > plan.recovery_point) {
+            plan.steps.push(Step::RewriteSegment { base: *base, from: plan.recovery_point.max(*base) });
+        }
+    }
+}
+
+fn removed(plan: &Plan) -> Vec<Offset> {
+    let removed = |step: &Step| if let Step::RemoveSegment { base, .. } = step { Some(*base) } else { None };
+    plan.steps.iter().filter_map(removed).collect()
+}
+
 /// Indexes are made again where the segment was read whole, or where their files cannot be right.
 fn plan_indexes(plan: &mut Plan, segments: &BTreeMap<Offset, SegmentFiles>, whole: impl Fn(&Offset) -> bool) {
-    let removed: Vec<Offset> = plan
-        .steps
-        .iter()
-        .filter_map(|step| if let Step::RemoveSegment { base, .. } = step { Some(*base) } else { None })
-        .collect();
+    let removed = removed(plan);
     for (base, files) in segments {
         let index = files.offsets.is_some_and(|bytes| bytes % OFFSET_ENTRY_BYTES as u64 == 0);
         // Without an entry the times of a segment are unknown, and retention would go wrong.

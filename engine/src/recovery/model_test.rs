@@ -157,6 +157,7 @@ impl Directory {
                 assert_eq!(bytes_of(items), *to_bytes, "cut between batches");
                 self.keep(aside.as_ref(), from_bytes - to_bytes);
             }
+            Step::RewriteSegment { base, .. } => assert!(self.segments.contains_key(&base.value())),
             Step::CreateSegment { base } => {
                 self.segments.insert(base.value(), Vec::new());
             }

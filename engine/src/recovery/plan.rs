@@ -40,6 +40,7 @@ impl Plan {
             Step::CutSegment { from_bytes, to_bytes, .. } => from_bytes - to_bytes,
             Step::RemoveFile { .. }
             | Step::RemoveSegment { .. }
+            | Step::RewriteSegment { .. }
             | Step::CreateSegment { .. }
             | Step::RebuildIndex { .. }
             | Step::RewriteEpochs => 0,
@@ -79,6 +80,13 @@ pub enum Step {
         to_bytes: u64,
         /// The file into which the bytes that go are copied and synced before.
         aside: Option<String>,
+    },
+    /// Write the bytes of a segment's log file again as they are, from the batch on that holds an offset, or from somewhat before.
+    RewriteSegment {
+        /// Its base offset.
+        base: Offset,
+        /// Everything below it is synced.
+        from: Offset,
     },
     /// Make an empty segment.
     CreateSegment {
@@ -186,6 +194,9 @@ impl fmt::Display for Step {
             Self::CutSegment { base, from_bytes, to_bytes, aside } => {
                 write!(f, "cut segment {base} from {from_bytes} to {to_bytes} bytes")?;
                 kept(f, aside)
+            }
+            Self::RewriteSegment { base, from } => {
+                write!(f, "write segment {base} again from offset {from} on, byte for byte")
             }
             Self::CreateSegment { base } => write!(f, "make an empty segment {base}"),
             Self::RebuildIndex { base } => write!(f, "make the indexes of segment {base} again"),

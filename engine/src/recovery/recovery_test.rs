@@ -322,22 +322,18 @@ fn the_epoch_checkpoint_is_believed_entry_by_entry() {
         directory.epochs = file.map(epochs);
         let (recovered, plan) = directory.recovered();
         assert_eq!(recovered.epochs.as_ref(), Some(&plan.epochs));
-        (plan.epochs.clone(), plan.steps.contains(&Step::RewriteEpochs))
+        plan.epochs
     };
     let right = epochs(&[(1, 0), (2, 4), (3, 8), (5, 12)]);
-    assert_eq!(plan(Some(&[(1, 0), (2, 4), (3, 8), (5, 12)])), (right.clone(), false));
-    assert_eq!(plan(Some(&[(1, 0), (2, 4)])), (right.clone(), true), "the file is older than the log");
-    assert_eq!(
-        plan(Some(&[(1, 0), (2, 4), (3, 8), (4, 12), (6, 16)])),
-        (right.clone(), true),
-        "a lie and an empty epoch"
-    );
+    assert_eq!(plan(Some(&[(1, 0), (2, 4), (3, 8), (5, 12)])), right);
+    assert_eq!(plan(Some(&[(1, 0), (2, 4)])), right, "the file is older than the log");
+    assert_eq!(plan(Some(&[(1, 0), (2, 4), (3, 8), (4, 12), (6, 16)])), right, "a lie and an empty epoch");
     assert_eq!(
         plan(Some(&[(1, 0), (3, 4)])),
-        (epochs(&[(1, 0), (3, 8), (5, 12)]), true),
+        epochs(&[(1, 0), (3, 8), (5, 12)]),
         "a lie about what is not read"
     );
-    assert_eq!(plan(None), (right, true), "made from the batches");
+    assert_eq!(plan(None), right, "made from the batches");
 }
 
 #[test]
@@ -391,6 +387,30 @@ fn a_batch_out_of_its_place_is_bad_and_so_is_one_that_leapt() {
 }
 
 #[test]
+fn after_an_unclean_stop_what_is_not_known_to_be_synced_is_written_again() {
+    let mut directory =
+        Directory::new(&[(0, &THREE), (12, &[Batch(12, 4, 0)]), (16, &[Batch(16, 4, 0)])]).synced_to(14);
+    let rewritten = |plan: &Plan| -> Vec<(i64, i64)> {
+        let rewritten = |step: &Step| {
+            let Step::RewriteSegment { base, from } = step else { return None };
+            Some((base.value(), from.value()))
+        };
+        plan.steps.iter().filter_map(rewritten).collect()
+    };
+    for machine in [Machine::Same, Machine::OtherOrUnknown] {
+        directory.machine = machine;
+        let plan = directory.plan();
+        assert_eq!(rewritten(&plan), [(12, 14), (16, 16)]);
+        assert!(plan.steps.contains(&Step::RewriteEpochs), "also if nothing in it is wrong");
+    }
+    let all_synced = directory.clone().synced_to(20).plan();
+    assert_eq!(rewritten(&all_synced), [(16, 20)], "the last one's size");
+    directory.stop = mark(20, Some(23), 100);
+    let plan = directory.plan();
+    assert!(plan.suspect.is_empty() && rewritten(&plan).is_empty(), "{plan}");
+}
+
+#[test]
 fn a_plan_can_be_read_by_people_and_programs() {
     let items = [Batch(0, 4, 0), Bad(200, Zeros), Batch(12, 4, 0)];
     let plan = Directory::new(&[(0, &items)]).after_power_loss().plan();
@@ -399,6 +419,7 @@ fn a_plan_can_be_read_by_people_and_programs() {
         "log 0..4, recovery point 0\n\
          \x20 cut segment 0 from 400 to 100 bytes, kept aside in 00000000000000000000-100.lost\n\
          \x20 write the epoch checkpoint again\n\
+         \x20 write segment 0 again from offset 0 on, byte for byte\n\
          \x20 make the indexes of segment 0 again\n\
          \x20 suspect: the machine crashed or may have, and what was not synced may be gone\n\
          \x20 suspect: a hole at byte 100 of segment 0; what was written from offset 4 on is cut\n"

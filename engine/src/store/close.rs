@@ -57,7 +57,7 @@ impl Store {
         extra: serde_json::Map<String, serde_json::Value>,
         broker_epoch: Option<i64>,
     ) -> Result<(), CloseError> {
-        let directory_lock = lock(&self.inner.directory_lock).take().ok_or(CloseError::Closed)?;
+        let directory_lock = lock(&self.shared().directory_lock).take().ok_or(CloseError::Closed)?;
         let closed = self.close_logs(extra, broker_epoch);
         for log in self.shared().all_logs() {
             log.close(Closed::StoreClosed);

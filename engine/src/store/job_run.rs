@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Job, JobDone, JobError, JobKind, Store};
 use crate::disk::{Operation, OperationKind, Patience, Wait};
-use crate::log::{Closed, CutError, FileError, Inner, LogId, Phase, Source, Step, lock};
+use crate::log::{Closed, CutError, FileError, Inner, LogId, Phase, Source, Step, SyncedBy, lock};
 use crate::segment::FileKind;
 use crate::units::{Now, Offset};
 
@@ -213,28 +213,54 @@ impl Store {
             if log.writer().has_older_unsynced() {
                 log.seal_rolled()?;
             }
-            let (generation, covers) = (log.marks.generation(), log.marks.written.get());
-            let segment = Arc::clone(&log.writer().active.segment);
-            syncs.push((log, segment, generation, covers));
-        }
-        let results = self.sync_files(syncs.iter().map(|(_, segment, ..)| segment.file()).collect());
-        for ((log, segment, generation, covers), result) in syncs.into_iter().zip(results) {
-            if let Err(source) = result {
-                return Err(log.failed("sync", segment.path(FileKind::Log), source).into());
+            let mut writer = log.writer();
+            if self.shared().has_failed() {
+                // Perhaps with a sync of this very file, after which another proves nothing.
+                break;
             }
-            let writer = log.writer();
-            // Another active segment means that older ones have to be sealed before anything in it counts.
-            if log.marks.generation() == generation
-                && writer.phase != Phase::Truncating
-                && !writer.has_older_unsynced()
-            {
+            let covers = log.marks.written.get();
+            let is_taken = writer.sync.under_way.is_some() || writer.phase != Phase::Open;
+            if is_taken || writer.has_older_unsynced() {
+                // Somebody syncs it already, or cuts or rolls it; what that does not cover the driver syncs next.
+                drop(writer);
+                log.want_durable(covers);
+                continue;
+            }
+            writer.sync.under_way = Some(SyncedBy::Job);
+            writer.sync.covers(covers);
+            let segment = Arc::clone(&writer.active.segment);
+            drop(writer);
+            syncs.push((log, segment, covers));
+        }
+        let results = self.sync_files(syncs.iter().map(|(_, segment, _)| segment.file()).collect());
+        let mut failure = None;
+        for ((log, segment, covers), result) in syncs.into_iter().zip(results) {
+            let is_synced = match result {
+                Ok(()) => true,
+                Err(source) => {
+                    failure.get_or_insert(log.failed("sync", segment.path(FileKind::Log), source));
+                    false
+                }
+            };
+            let mut writer = log.writer();
+            writer.sync.under_way = None;
+            // Nothing was rolled or cut meanwhile, which waits for the sync.
+            if is_synced {
                 log.marks.durable.raise(covers);
             }
+            let more = writer.sync.is_wanted();
             drop(writer);
+            if more {
+                log.make_ready();
+            }
             log.wake_reached();
         }
         self.shared().progress.tell();
-        Ok(JobDone::Synced { logs })
+        match failure {
+            Some(failure) => Err(failure.into()),
+            None if self.shared().has_failed() => Err(Closed::StoreFailed.into()),
+            None => Ok(JobDone::Synced { logs }),
+        }
     }
 
     fn sync_files(&self, files: Vec<std::io::Result<crate::disk::File>>) -> Vec<std::io::Result<()>> {

@@ -10,7 +10,7 @@ use super::scan::{Place, ScannedSegment, scan_headers, scan_segment};
 use super::{LogReport, Machine, Stop, Store};
 use crate::checkpoint::{
     CleanFacts, LEADER_EPOCH_CHECKPOINT, OffsetCheckpoint, PARTITION_METADATA, Reading, read_epochs,
-    read_partition_metadata,
+    read_partition_metadata, renew_file,
 };
 use crate::disk::{EntryKind, File, Open};
 use crate::index::ActiveIndex;
@@ -22,6 +22,9 @@ use crate::recovery::{
 use crate::segment::{FileKind, FirstBatch, Home, IndexSettings, Segment, file_path, parse_file_name};
 use crate::state::Producers;
 use crate::units::{Now, Offset, TopicPartition};
+
+/// How much is read and written again at once.
+const REWRITE_BYTES: usize = 1 << 20;
 
 /// A log's directory, and what the data directory says of it.
 #[derive(Debug)]
@@ -78,7 +81,7 @@ impl Store {
             Ok(planned) => planned,
             Err(why) => return Ok(Err(why)),
         };
-        loading.apply(&plan)?;
+        loading.apply(&plan, &gathered)?;
         let mut loaded = loading.assemble(&plan, &mut gathered)?;
         loaded.topic_id = metadata.known();
         let log = self.add_log(loaded);
@@ -256,8 +259,13 @@ impl Loading<'_> {
         witnesses
     }
 
-    fn apply(&self, plan: &Plan) -> io::Result<()> {
+    fn apply(&self, plan: &Plan, gathered: &Gathered) -> io::Result<()> {
         let disk = self.store.disk();
+        let is_young = !matches!(gathered.facts.recovery_point, RecoveryPoint::Known(_));
+        if is_young && self.source.trust.stop != Stop::Clean {
+            // What is younger than the last checkpoint may be younger than the last good sync of its directory.
+            renew_file(disk.as_ref(), &self.source.directory.join(PARTITION_METADATA))?;
+        }
         for step in &plan.steps {
             match step {
                 Step::RemoveFile { name } => remove(disk.remove_file(&self.source.directory.join(name)))?,
@@ -265,6 +273,7 @@ impl Loading<'_> {
                 Step::CutSegment { base, to_bytes, aside, .. } => {
                     self.cut(*base, *to_bytes, aside.as_deref())?;
                 }
+                Step::RewriteSegment { base, from } => self.rewrite(*base, *from, gathered)?,
                 Step::CreateSegment { base } => {
                     new_active(
                         self.store.shared(),
@@ -323,6 +332,24 @@ impl Loading<'_> {
         }
         file.set_size(to_bytes)?;
         file.sync()
+    }
+
+    /// Makes bytes dirty that the page cache may show as clean although the medium does not have them. A crash meanwhile changes nothing. The
+    /// next sync makes them certain.
+    fn rewrite(&self, base: Offset, from: Offset, gathered: &Gathered) -> io::Result<()> {
+        let file = self.open(base, FileKind::Log)?;
+        let size = file.size()?;
+        let mut at = gathered.scanned.get(&base).map_or(0, |found| found.index.floor(from)).min(size);
+        let mut buffer = vec![0; REWRITE_BYTES.min(usize::try_from(size - at).unwrap_or(REWRITE_BYTES))];
+        while at < size {
+            let count = file.read_at(&mut buffer, at)?;
+            if count == 0 {
+                break;
+            }
+            file.write_all_at(buffer.get(..count).unwrap_or_default(), at)?;
+            at += count as u64;
+        }
+        file.set_size(size)
     }
 
     /// The log as it is after the plan was carried out.

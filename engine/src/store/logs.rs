@@ -78,8 +78,13 @@ impl Store {
             write_partition_metadata(disk, &directory.join(PARTITION_METADATA), id).map_err(fail)?;
         }
         let active = new_active(shared, &directory, Offset::ZERO, &config, now.wall).map_err(fail)?;
-        disk.sync_directory(&directory).map_err(fail)?;
-        disk.sync_directory(&shared.directory).map_err(fail)?;
+        for path in [&directory, &shared.directory] {
+            disk.sync_directory(path).map_err(|error| {
+                // Tried again it would succeed, and the log's name or its first segment's could be lost all the same.
+                shared.fail(path, "sync a directory", &error);
+                fail(error)
+            })?;
+        }
         let log = self.add_log(LoadedLog {
             name: name.clone(),
             directory: directory.clone().into(),

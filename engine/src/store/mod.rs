@@ -9,6 +9,8 @@ mod config;
 #[cfg(test)]
 mod crash_test;
 mod drive;
+#[cfg(test)]
+mod failed_sync_test;
 mod job;
 mod job_files;
 mod job_run;
@@ -42,7 +44,7 @@ pub use logs::{CreateLogError, SetConfigError};
 pub use open::{Opened, StoreOpenError};
 pub use report::{LogReport, Machine, OpenReport, OpeningPlan, Stop, TurnReport};
 
-use crate::disk::{DirectoryLock, Disk};
+use crate::disk::Disk;
 use crate::log::{Log, Shared, lock};
 use crate::units::{Monotonic, TopicPartition};
 use checkpoints::Checkpoints;
@@ -62,8 +64,6 @@ struct StoreInner {
     making: Mutex<()>,
     checkpoints: Mutex<Checkpoints>,
     next_checkpoint: Mutex<Option<Monotonic>>,
-    /// `None` once the store is closed.
-    directory_lock: Mutex<Option<Box<dyn DirectoryLock>>>,
 }
 
 impl Store {
@@ -115,6 +115,8 @@ impl Drop for StoreInner {
         }
         // Before the lock on the directory goes.
         lock(&self.shared.driver).finish();
+        // Logs' handles may live on.
+        drop(lock(&self.shared.directory_lock).take());
         self.shared.logs.write().unwrap_or_else(PoisonError::into_inner).clear();
         lock(&self.shared.ready).clear();
     }

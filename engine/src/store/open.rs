@@ -1,7 +1,8 @@
 //! Opening a data directory: locked, the mark read and taken away, checkpoints read, each log recovered.
 //!
 //! ```text
-//! lock -> incarnation, mark -> mark away, directory synced -> checkpoints -> leftovers removed -> each log: facts, plan, apply
+//! lock -> incarnation, mark -> checkpoints -> mark away, directory synced -> small files written again -> leftovers removed
+//!      -> each log: facts, plan, apply
 //! ```
 //! Nothing is written before the mark is gone for certain, so that a crash during the opening is an unclean stop like any other.
 
@@ -14,10 +15,10 @@ use super::layout::{DirectoryName, directory_name};
 use super::load::{LogSource, Trust};
 use super::{Machine, OpenReport, OpeningPlan, Stop, Store, StoreConfig, StoreInner};
 use crate::checkpoint::{
-    CLEAN_MARK, CleanFacts, CleanMark, LOG_STARTS, META_PROPERTIES, OffsetCheckpoint, RECOVERY_POINTS,
-    Reading, read_clean_mark, read_offsets, remove_clean_mark,
+    CLEAN_MARK, CleanFacts, CleanMark, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES, OffsetCheckpoint,
+    RECOVERY_POINTS, Reading, read_clean_mark, read_offsets, remove_clean_mark, renew_file,
 };
-use crate::disk::{DirectoryLock, Disk, Entry, EntryKind, Incarnation, LOCK_FILE, LockError};
+use crate::disk::{DirectoryLock, Disk, Entry, EntryKind, Incarnation, LOCK_FILE, LockError, Open};
 use crate::log::{Limits, Shared, lock};
 use crate::state::ProducersConfig;
 use crate::units::Now;
@@ -70,6 +71,15 @@ impl Store {
         let (store, disk) = (&looked.store, Arc::clone(looked.store.disk()));
         let mark_path = directory.join(CLEAN_MARK);
         remove_clean_mark(disk.as_ref(), &mark_path).map_err(io(&mark_path))?;
+        if looked.stop == Stop::FirstUse {
+            make_name_certain(disk.as_ref(), directory).map_err(io(directory))?;
+        }
+        if looked.stop != Stop::Clean {
+            for name in [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, META_PROPERTIES] {
+                let path = directory.join(name);
+                renew_file(disk.as_ref(), &path).map_err(io(&path))?;
+            }
+        }
         let mut report = OpenReport {
             stop: looked.stop,
             machine: looked.machine,
@@ -137,9 +147,10 @@ impl Store {
         let incarnation = self.disk().incarnation(self.directory());
         let text = LockText { process: std::process::id(), incarnation };
         let text = serde_json::to_vec(&text).map_err(io::Error::other)?;
-        match &*lock(&self.inner.directory_lock) {
-            Some(directory_lock) => directory_lock.write(&text),
-            None => Ok(()),
+        match &*lock(&self.shared().directory_lock) {
+            // A directory that has failed proves nothing.
+            Some(directory_lock) if !self.shared().has_failed() => directory_lock.write(&text),
+            Some(_) | None => Ok(()),
         }
     }
 
@@ -188,13 +199,13 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
         producers: ProducersConfig { expiration: config.producer_age_max, ..ProducersConfig::default() },
         rules: config.rules,
     };
-    let shared = Shared::new(disk, directory, limits, config.seed).map_err(io(directory))?;
+    let machine = judge_machine(disk.as_ref(), directory, directory_lock.as_ref());
+    let shared = Shared::new(disk, directory, directory_lock, limits, config.seed).map_err(io(directory))?;
     let disk = shared.disk.as_ref();
     let entries = disk.list(directory).map_err(io(directory))?;
     let mark_path = directory.join(CLEAN_MARK);
     let mark = read_clean_mark(disk, &mark_path).map_err(io(&mark_path))?;
     let is_new = entries.iter().all(|entry| [LOCK_FILE, META_PROPERTIES].contains(&entry.name.as_str()));
-    let machine = judge_machine(disk, directory, directory_lock.as_ref());
     let mark_extra = mark_fields(&mark);
     let (stop, facts) = judge_stop(mark, is_new);
     let points_path = directory.join(RECOVERY_POINTS);
@@ -210,7 +221,6 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
             making: Mutex::default(),
             checkpoints: Mutex::new(checkpoints),
             next_checkpoint: Mutex::default(),
-            directory_lock: Mutex::new(Some(directory_lock)),
         }),
     };
     Ok(Looked { store, entries, stop, machine, mark_extra, facts, points, starts })
@@ -222,8 +232,7 @@ fn make_directory(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
     let missing =
         directory.ancestors().take_while(|path| !path.as_os_str().is_empty() && !is_there(path)).count();
     disk.create_directory(directory)?;
-    for parent in directory.ancestors().skip(1).take(missing.max(1)) {
-        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+    for parent in directory.ancestors().take(missing.max(1)).filter_map(parent_of) {
         match disk.sync_directory(parent) {
             // The directory of another user, in which ours was there before: it is not for us to sync.
             Err(_) if missing == 0 => {}
@@ -231,6 +240,29 @@ fn make_directory(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// An earlier opening may have made the directory and failed to sync its name, which is not written again before something else changes
+/// beside it. That it cannot be changed there, in the directory of another user, says that it was not made by us.
+fn make_name_certain(disk: &dyn Disk, directory: &Path) -> io::Result<()> {
+    let Some(parent) = parent_of(directory) else { return Ok(()) };
+    let beside = directory.with_extension("highwater.tmp");
+    match disk.open(&beside, Open::Create) {
+        Ok(_) => {}
+        Err(error) if is_forbidden(&error) => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    disk.remove_file(&beside)?;
+    disk.sync_directory(parent)
+}
+
+fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+fn parent_of(path: &Path) -> Option<&Path> {
+    let parent = path.parent()?;
+    Some(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
 }
 
 fn judge_machine(disk: &dyn Disk, directory: &Path, directory_lock: &dyn DirectoryLock) -> Machine {

@@ -84,6 +84,8 @@ pub struct Found {
     pub batches: Vec<Bytes>,
     /// Its leader epochs and where each begins.
     pub epochs: Vec<(i32, i64)>,
+    /// How much its segments hold, deleted batches too.
+    pub bytes: u64,
 }
 
 /// See the module's documentation.
@@ -91,7 +93,7 @@ pub struct Found {
 pub struct Model {
     /// What was accepted, in order; what lies below the start may be gone or come back.
     pub batches: Vec<Batch>,
-    /// Where the log began, with its first batch.
+    /// Where the log began, with its first segment.
     pub origin: i64,
     /// The log's start as it was last seen.
     pub start: i64,
@@ -171,13 +173,15 @@ impl Model {
     /// Where a cut to `to` ends: behind the last whole batch below.
     pub fn end_below(&self, to: i64) -> i64 {
         let kept = self.batches.iter().rev().find(|batch| batch.end <= to);
-        kept.map_or(self.origin, |batch| batch.end)
+        kept.map_or(self.origin, |batch| batch.end.max(self.origin))
     }
 
     /// A truncation has ended there.
     pub fn cut(&mut self, end: i64) {
         self.batches.retain(|batch| batch.end <= end);
-        self.origin = self.origin.min(end);
+        let is_boundary = self.batches.last().is_some_and(|batch| batch.end == end);
+        // Elsewhere no batch ends, so that nothing is left below.
+        self.origin = if is_boundary { self.origin.min(end) } else { end };
         self.noted = 0;
         self.end = end;
         self.start = self.start.min(end);
@@ -207,11 +211,14 @@ impl Model {
         }
         let before = self.under_way.is_some().then(|| Box::new(self.clone()));
         if let Some(at) = self.begun_anew(found) {
+            // A snapshot of producers may be left.
+            let memories: Vec<Batch> = self.batches.iter().filter(|batch| batch.end <= at).cloned().collect();
             match self.under_way {
                 Some(UnderWay::Cut { .. }) => self.cut(at),
                 Some(UnderWay::Restart { .. }) | None => self.restart(at),
             }
-            (self.start, self.end, self.written) = (at, at, at);
+            self.batches = memories;
+            (self.start, self.start_high, self.end, self.written) = (at, at, at, at);
             self.before_cut = before;
             return Ok(());
         }
@@ -243,6 +250,10 @@ impl Model {
             return Err(format!("the end is {} and the last batch ends at {end}", found.end));
         }
         self.batches.truncate(from + count);
+        if found.bytes == 0 {
+            // What is left of the batches are memories of producers.
+            self.origin = found.start;
+        }
         self.start_high = self.start_high.max(self.start);
         self.start = found.start;
         self.start_sure = self.start_sure.min(found.start);
@@ -263,7 +274,7 @@ impl Model {
             UnderWay::Cut { anew, .. } => anew?,
             UnderWay::Restart { at } => at,
         };
-        let is_empty = found.batches.is_empty() && found.start == found.end;
+        let is_empty = found.bytes == 0 && found.start == found.end;
         // Until the new segment is there, the log's start as it was last written down is all that is known.
         let may_begin = found.start == anew || (0..=self.start).contains(&found.start);
         (is_empty && may_begin).then_some(found.start)

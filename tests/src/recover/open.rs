@@ -42,7 +42,7 @@ pub(super) fn everything(store: &Store, log: &Log) -> Result<Found, String> {
         batches.extend(split(&records, next)?);
         next = records.end.value();
     }
-    Ok(Found { start, end, batches, epochs: epochs(log) })
+    Ok(Found { start, end, batches, epochs: epochs(log), bytes: log.size_bytes() })
 }
 
 /// The leader epochs of a log.

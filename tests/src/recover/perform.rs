@@ -95,7 +95,6 @@ impl Trial {
                 self.limit(*bytes);
                 Ok(())
             }
-            Step::Reopen if self.has_failed_sync() => Ok(()),
             Step::Reopen => {
                 drop((store, log));
                 self.limit(None);

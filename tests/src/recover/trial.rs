@@ -96,8 +96,6 @@ pub struct Trial {
     pub(super) trouble: bool,
     /// The number of the last call that will fail.
     last_fault: u64,
-    /// How many syncs had failed when the machine was started.
-    failed_syncs: u64,
     story: VecDeque<String>,
 }
 
@@ -119,7 +117,6 @@ impl Trial {
             is_mark_uncertain: false,
             trouble: false,
             last_fault: 0,
-            failed_syncs: 0,
             story: VecDeque::new(),
         }
     }
@@ -178,12 +175,6 @@ impl Trial {
         self.disk.crash_at(self.disk.next_call() + calls);
     }
 
-    /// Whether a sync has failed since the machine started. What it should have covered may never get to the medium, although the page
-    /// cache shows it: such a machine has to be started anew before its files are believed.
-    pub fn has_failed_sync(&self) -> bool {
-        self.disk.counters().failed_syncs > self.failed_syncs
-    }
-
     /// Whether the crash has come.
     pub fn is_down(&self) -> bool {
         self.disk.is_down()
@@ -201,11 +192,8 @@ impl Trial {
         }
     }
 
-    /// The process is killed; or the machine is started anew, where a sync has failed.
+    /// The process is killed.
     pub fn kill(&mut self, rng: &mut Rng) {
-        if self.has_failed_sync() {
-            return self.lose_power(Unsynced::Chosen, rng);
-        }
         self.tell("-- killed");
         self.drop_store();
         self.disk = self.disk.crash_kill(rng);
@@ -234,13 +222,21 @@ impl Trial {
             self.model.written = self.model.durable;
         }
         self.is_confirmed = Some(false);
-        self.failed_syncs = self.disk.counters().failed_syncs;
         self.settle();
     }
 
     fn drop_store(&mut self) {
-        if self.open.take().is_some() {
+        if let Some(open) = self.open.take() {
+            self.note_failure(&open.store);
             self.ending = Ending::Kill;
+        }
+    }
+
+    /// A directory that has failed has withdrawn its proof, unless the crash or another failure came before that.
+    fn note_failure(&mut self, store: &Store) {
+        if store.failure().is_some() {
+            let is_certain = !self.disk.is_down() && self.disk.next_call() > self.last_fault;
+            self.is_confirmed = is_certain.then_some(false);
         }
     }
 
@@ -434,7 +430,9 @@ impl Trial {
     pub(super) fn close(&mut self) -> Verdict {
         let Some(Open { store, .. }) = self.open.take() else { return Ok(()) };
         self.ending = Ending::Kill;
-        match store.close(serde_json::Map::new(), None) {
+        let closed = store.clone().close(serde_json::Map::new(), None);
+        self.note_failure(&store);
+        match closed {
             Ok(()) => {
                 self.ending = Ending::Clean;
                 let model = &mut self.model;

@@ -83,9 +83,18 @@ impl Body {
             done += count;
         }
         let end = position + bytes.len() as u64;
-        if !bytes.is_empty() && end > self.size {
-            self.size = end;
-            self.unsynced_sizes.push((step, end));
+        if !bytes.is_empty() && end >= self.size {
+            self.put_size(step, end);
+        }
+    }
+
+    /// A size that is set, or reached by a write, is on its way to the medium, unless that has it: also where it is the one that a sync
+    /// which failed has left behind.
+    fn put_size(&mut self, step: u64, size: u64) {
+        self.size = size;
+        let newest = self.unsynced_sizes.last().map_or(self.durable_size, |(_, size)| *size);
+        if newest != size {
+            self.unsynced_sizes.push((step, size));
         }
     }
 
@@ -97,10 +106,7 @@ impl Body {
                 self.put(step, index, kept);
             }
         }
-        if size != self.size {
-            self.size = size;
-            self.unsynced_sizes.push((step, size));
-        }
+        self.put_size(step, size);
         self.reserved_end = 0;
     }
 
@@ -128,13 +134,20 @@ impl Body {
             !versions.is_empty()
         });
         let later = self.unsynced_sizes.partition_point(|(at, _)| *at <= step);
-        if let Some((_, size)) = self.unsynced_sizes.drain(..later).next_back() {
-            self.durable_size = size;
+        let newest = self.unsynced_sizes.drain(..later).next_back();
+        if let Some((_, size)) = newest {
+            self.set_durable_size(size);
         }
     }
 
+    /// What lies behind the size is gone with it.
+    fn set_durable_size(&mut self, size: u64) {
+        self.durable_size = size;
+        cut_pages(&mut self.durable_pages, size);
+    }
+
     /// A failed sync, as Linux does it: each page may have got there or not, all count as clean from now on, and a later sync
-    /// does not bring them. The page cache goes on showing them.
+    /// does not bring them. The page cache goes on showing them. What is written again is dirty again.
     pub(super) fn abandon(&mut self, rng: &mut Rng) {
         for (index, mut versions) in std::mem::take(&mut self.unsynced_pages) {
             if let Some(version) = versions.pop().filter(|_| rng.bool()) {
@@ -142,7 +155,7 @@ impl Body {
             }
         }
         if let Some((_, size)) = std::mem::take(&mut self.unsynced_sizes).pop().filter(|_| rng.bool()) {
-            self.durable_size = size;
+            self.set_durable_size(size);
         }
     }
 
@@ -194,11 +207,7 @@ impl Body {
         counters.reorderings += u64::from(lost_from < kept_until);
         counters.lost_sizes += u64::from(size < self.size);
         counters.undone_cuts += u64::from(size > self.size);
-        let beyond: Vec<u64> = pages.range(size / PAGE..).map(|(index, _)| *index).collect();
-        for index in beyond {
-            let left = pages.get(&index).and_then(|page| cut_page(page, index, size));
-            put_durable(&mut pages, index, left);
-        }
+        cut_pages(&mut pages, size);
         self.unsynced_sizes.clear();
         self.syncs_in_flight = 0;
         self.reserved_end = 0;
@@ -294,6 +303,15 @@ fn put_durable(pages: &mut BTreeMap<u64, Page>, index: u64, page: Option<Page>) 
         Some(page) => pages.insert(index, page),
         None => pages.remove(&index),
     };
+}
+
+/// Cuts pages at `size`.
+fn cut_pages(pages: &mut BTreeMap<u64, Page>, size: u64) {
+    let beyond: Vec<u64> = pages.range(size / PAGE..).map(|(index, _)| *index).collect();
+    for index in beyond {
+        let left = pages.get(&index).and_then(|page| cut_page(page, index, size));
+        put_durable(pages, index, left);
+    }
 }
 
 /// What a cut at `size` leaves of a page.

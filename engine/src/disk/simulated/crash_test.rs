@@ -282,6 +282,31 @@ fn a_sync_after_a_failed_one_does_not_bring_back_what_was_lost() {
     assert!(lost > 0 && lost < 20, "{lost}");
 }
 
+/// What the page cache shows gets to the medium when it is written again: the same bytes, at the same places.
+#[test]
+fn what_is_written_again_after_a_failed_sync_is_certain_with_the_next() {
+    for seed in 0..20 {
+        let disk = new_disk(seed);
+        let file = certain_file(&disk, "a", b"old");
+        file.write_all_at(&[7; 9_000], 0).unwrap();
+        disk.rename(&root().join("a"), &root().join("b")).unwrap();
+        disk.fail_call(disk.next_call(), Fault::Io);
+        file.sync().unwrap_err();
+        disk.fail_call(disk.next_call(), Fault::Io);
+        disk.sync_directory(root()).unwrap_err();
+
+        let disk = disk.crash_kill(&mut Rng::with_seed(seed));
+        let file = disk.open(&root().join("b"), Open::Write).unwrap();
+        file.write_all_at(&[7; 9_000], 0).unwrap();
+        file.sync().unwrap();
+        disk.open(&root().join("c"), Open::Create).unwrap();
+        disk.sync_directory(root()).unwrap();
+        let disk = disk.crash_power(Unsynced::Lost, &mut Rng::with_seed(seed));
+        assert_eq!(disk.contents(&root().join("b")).unwrap(), [7; 9_000]);
+        assert!(disk.contents(&root().join("a")).is_err());
+    }
+}
+
 /// A day in the life of a disk: appends, cuts, renames, removals, faults and crashes.
 fn live_through(seed: u64) -> (SimulatedCounters, Vec<Vec<u8>>) {
     let mut rng = Rng::with_seed(seed);

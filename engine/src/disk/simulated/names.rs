@@ -1,7 +1,8 @@
 //! Names of a simulated disk: what directories show, what is certain, and the changes between.
 //!
 //! Each change of names (a creation, a removal, a rename with its two names) is a whole: a power loss keeps it or undoes it, independently of
-//! other changes, until one of its directories is synced.
+//! other changes, until one of its directories is synced. After a sync that failed a change is in the directory's memory and perhaps not on
+//! the medium, as the pages of a file are, and stays so until something else changes in that directory and is synced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -60,12 +61,14 @@ pub(super) struct Tree {
     nodes: BTreeMap<NodeId, Node>,
     next: NodeId,
     unsynced: Vec<Change>,
+    /// Changes that a failed sync has left behind: shown, and on their way to the medium no more.
+    abandoned: Vec<Change>,
 }
 
 impl Tree {
     pub(super) fn new() -> Self {
         let nodes = BTreeMap::from([(ROOT, Node::Directory(Arc::default()))]);
-        Self { nodes, next: ROOT + 1, unsynced: Vec::new() }
+        Self { nodes, next: ROOT + 1, unsynced: Vec::new(), abandoned: Vec::new() }
     }
 
     pub(super) fn file(&self, node: NodeId) -> io::Result<&Body> {
@@ -232,18 +235,26 @@ impl Tree {
             if let Some(directory) = self.directory_mut(part.directory) {
                 put(&mut directory.names, part);
             }
+            // A directory that changes is written as a whole.
+            let again = take_of(&mut self.abandoned, part.directory);
+            self.unsynced.extend(again);
         }
         self.unsynced.push(Change { parts });
     }
 
     pub(super) fn sync_directory(&mut self, node: NodeId) -> io::Result<()> {
         self.directory(node)?;
-        let (certain, unsynced): (Vec<_>, Vec<_>) = std::mem::take(&mut self.unsynced)
-            .into_iter()
-            .partition(|change| change.parts.iter().any(|part| part.directory == node));
-        self.unsynced = unsynced;
+        let certain = take_of(&mut self.unsynced, node);
         self.make_certain(&certain);
         Ok(())
+    }
+
+    /// A sync of a directory that failed: the first changes got there, the others are left behind.
+    pub(super) fn abandon(&mut self, node: NodeId, rng: &mut Rng) {
+        let mut changes = take_of(&mut self.unsynced, node);
+        let left = changes.split_off(rng.usize(..=changes.len()));
+        self.make_certain(&changes);
+        self.abandoned.extend(left);
     }
 
     fn make_certain(&mut self, changes: &[Change]) {
@@ -257,6 +268,7 @@ impl Tree {
     /// Decides which names are left when the power goes.
     pub(super) fn lose_power(&mut self, unsynced: Unsynced, rng: &mut Rng, counters: &mut SimulatedCounters) {
         let kept_percent = [10, 50, 90][rng.usize(..3)];
+        self.abandoned.clear();
         let mut changes = std::mem::take(&mut self.unsynced);
         // A file moves on from where it is: a rename is undone with the rename before it, or the file would have two names.
         let mut held_back = BTreeSet::new();
@@ -336,13 +348,24 @@ impl Tree {
 
     /// Forgets what can never be seen again: nodes without a name, certain or not, that nobody holds open.
     pub(super) fn forget_unreachable(&mut self, is_open: impl Fn(NodeId) -> bool) {
-        let waiting = self.unsynced.iter().flat_map(|change| &change.parts).filter_map(|part| part.node);
+        let changes = self.unsynced.iter().chain(&self.abandoned);
+        let waiting = changes.flat_map(|change| &change.parts).filter_map(|part| part.node);
         let roots = waiting.chain([ROOT]).collect();
         let seen = self.reachable(roots, |directory| vec![&directory.names, &directory.durable]);
         self.nodes.retain(|node, _| seen.contains(node) || is_open(*node));
         let nodes = &self.nodes;
-        self.unsynced.retain(|change| change.parts.iter().any(|part| nodes.contains_key(&part.directory)));
+        for changes in [&mut self.unsynced, &mut self.abandoned] {
+            changes.retain(|change| change.parts.iter().any(|part| nodes.contains_key(&part.directory)));
+        }
     }
+}
+
+/// Takes the changes of a directory out.
+fn take_of(changes: &mut Vec<Change>, node: NodeId) -> Vec<Change> {
+    let is_of = |change: &Change| change.parts.iter().any(|part| part.directory == node);
+    let (taken, left) = std::mem::take(changes).into_iter().partition(is_of);
+    *changes = left;
+    taken
 }
 
 fn put(names: &mut BTreeMap<String, NodeId>, part: &Part) {

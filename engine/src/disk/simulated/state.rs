@@ -319,7 +319,30 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn sync_directory(&mut self, node: NodeId) -> io::Result<()> {
+    /// A sync of a directory whose verdict is known.
+    pub(super) fn sync_directory_with(&mut self, verdict: Verdict, directory: &Path) -> io::Result<()> {
+        match verdict {
+            Verdict::Go => {
+                let node = self.tree.find(directory)?;
+                self.sync_directory(node)
+            }
+            Verdict::Fail(fault) => {
+                self.counters.failed_syncs += 1;
+                if let Ok(node) = self.tree.find(directory) {
+                    self.tree.abandon(node, &mut self.rng);
+                }
+                Err(self.fail(fault))
+            }
+            Verdict::Crash => {
+                if self.rng.bool() {
+                    drop(self.tree.find(directory).and_then(|node| self.sync_directory(node)));
+                }
+                Err(self.go_down())
+            }
+        }
+    }
+
+    fn sync_directory(&mut self, node: NodeId) -> io::Result<()> {
         self.tree.sync_directory(node)?;
         self.open.retain(|_, token| Arc::strong_count(token) > 1);
         let open = &self.open;

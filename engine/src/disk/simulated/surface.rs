@@ -101,10 +101,9 @@ impl Disk for SimulatedDisk {
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        self.call(CallKind::SyncDirectory, directory, |state| {
-            let node = state.tree.find(directory)?;
-            state.sync_directory(node)
-        })
+        let mut state = self.shared.state();
+        let verdict = state.begin(self.life, CallKind::SyncDirectory, directory)?;
+        state.sync_directory_with(verdict, directory)
     }
 
     fn lock(&self, directory: &Path) -> Result<Box<dyn DirectoryLock>, LockError> {
