@@ -12,12 +12,20 @@ use crate::segment::{FileKind, Segment, Walk, WalkError, file_path, parse_file_n
 use crate::state::{ProducerBatch, Producers};
 use crate::units::{Monotonic, Offset, Timestamp};
 
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Rebuilt {
+    pub(crate) producers: Producers,
+    /// Segments with bytes that are no batch.
+    pub(crate) damaged: Vec<Arc<Segment>>,
+}
+
 /// The state at `end`. Reads the log's directory and the batches behind the snapshot that it finds.
 ///
 /// Behind damage nothing is known of producers but what the next segments say: what an earlier batch said may be out of date.
-pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Result<Producers, CutError> {
+pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Result<Rebuilt, CutError> {
     let (mut producers, from) = newest_snapshot(log, end, now)?;
-    recall_windows(log, &mut producers, from, now)?;
+    let mut damaged = recall_windows(log, &mut producers, from, now)?;
     let view = log.view();
     for (number, segment) in view.segments.iter().enumerate() {
         let next_base = view.segments.get(number + 1).map(|next| next.base());
@@ -28,6 +36,7 @@ pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Res
             Ok(()) => {}
             Err(error @ WalkError::Io(_)) => return Err(walk_failed(segment, from, error)),
             Err(WalkError::Damaged(_)) => {
+                damaged.push(Arc::clone(segment));
                 producers = Producers::new(log.shared.limits.producers);
                 let until = next_base.unwrap_or(end);
                 if until > log.marks.start.get() {
@@ -36,7 +45,7 @@ pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Res
             }
         }
     }
-    Ok(producers)
+    Ok(Rebuilt { producers, damaged })
 }
 
 fn newest_snapshot(log: &Inner, end: Offset, now: Monotonic) -> Result<(Producers, Offset), FileError> {

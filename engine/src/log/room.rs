@@ -184,11 +184,20 @@ impl Inner {
     /// Waits until no sync is under way that may cover the same bytes as the one that the caller is about to make.
     pub(crate) fn wait_for_sync(&self) {
         loop {
-            let syncs = self.writer().sync.under_way;
-            match syncs {
-                None => return,
-                Some(SyncedBy::Job) => self.wait_for_job(),
-                Some(SyncedBy::Driver) => self.turn_driver(),
+            // Whoever has the driver may be about to wait for what the caller holds.
+            let turn = self.shared.progress.wait_unless(|| match self.writer().sync.under_way {
+                None => Some(None),
+                Some(SyncedBy::Job) => None,
+                Some(SyncedBy::Driver) => self.shared.driver.try_lock().ok().map(Some),
+            });
+            match turn {
+                Some(None) => return,
+                Some(Some(mut driver)) => {
+                    driver.turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
+                    drop(driver);
+                    self.shared.progress.tell();
+                }
+                None => {}
             }
         }
     }

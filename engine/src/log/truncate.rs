@@ -88,8 +88,8 @@ impl Inner {
             self.write_epochs(Certainty::Written)?;
         }
         if self.holds(Rule::ProducersFollowTruncation) {
-            let producers = rebuild_producers(self, end, now.monotonic)?;
-            self.writer().producers = producers;
+            let rebuilt = rebuild_producers(self, end, now.monotonic)?;
+            self.writer().producers = rebuilt.producers;
         }
         let first = first_batch(&last, end)?;
         let age_max = self.shared.age_max(&self.config());

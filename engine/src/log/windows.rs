@@ -15,15 +15,16 @@ use crate::units::{Monotonic, Offset};
 /// How far back the batches are read: five of the greatest size that producers send by default, and more of what they usually send.
 const BYTES_MAX: u64 = 8 << 20;
 
-/// Gives `producers`, as a snapshot at `offset` has them, the batches that the log still has from before.
+/// Gives `producers`, as a snapshot at `offset` has them, the batches that the log still has from before. Gives the segments in which it met
+/// bytes that are no batch.
 pub(super) fn recall_windows(
     log: &Inner,
     producers: &mut Producers,
     offset: Offset,
     now: Monotonic,
-) -> Result<(), CutError> {
+) -> Result<Vec<Arc<Segment>>, CutError> {
     if producers.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let view = log.view();
     let mut parts: Vec<(&Arc<Segment>, Offset)> = Vec::new();
@@ -40,16 +41,20 @@ pub(super) fn recall_windows(
     }
     let limits = log.shared.limits.producers;
     let mut earlier = Producers::new(limits);
+    let mut damaged = Vec::new();
     for (segment, from) in parts.into_iter().rev() {
         match replay(&mut earlier, segment, from, offset, now) {
             Ok(()) => {}
             Err(error @ WalkError::Io(_)) => return Err(walk_failed(segment, from, error)),
             // What lies before damage is not what came right before the batches behind it.
-            Err(WalkError::Damaged(_)) => earlier = Producers::new(limits),
+            Err(WalkError::Damaged(_)) => {
+                damaged.push(Arc::clone(segment));
+                earlier = Producers::new(limits);
+            }
         }
     }
     producers.recall(&earlier);
-    Ok(())
+    Ok(damaged)
 }
 
 /// From which offset on the last `bytes_max` bytes of a segment below `offset` lie, and how many they are; `None` if the index cannot say.

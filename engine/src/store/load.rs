@@ -5,9 +5,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::damage::add_damage;
 use super::recover::LoadedLog;
 use super::scan::{Place, ScannedSegment, scan_headers, scan_segment};
-use super::{LogReport, Machine, Stop, Store};
+use super::{JobError, LogReport, Machine, Stop, Store};
 use crate::checkpoint::{
     CleanFacts, LEADER_EPOCH_CHECKPOINT, OffsetCheckpoint, PARTITION_METADATA, Reading, read_epochs,
     read_partition_metadata, renew_file,
@@ -77,7 +78,7 @@ impl Store {
         let disk = self.disk().as_ref();
         let metadata = read_partition_metadata(disk, &source.directory.join(PARTITION_METADATA))?;
         let loading = Loading { store: self, source, config: self.inner.config.log.clone(), now };
-        let (mut gathered, plan) = match loading.plan()? {
+        let (mut gathered, mut plan) = match loading.plan()? {
             Ok(planned) => planned,
             Err(why) => return Ok(Err(why)),
         };
@@ -85,9 +86,10 @@ impl Store {
         let mut loaded = loading.assemble(&plan, &mut gathered)?;
         loaded.topic_id = metadata.known();
         let log = self.add_log(loaded);
-        let producers = rebuild_producers(&log.0, plan.end, now.monotonic)
-            .map_err(|error| io::Error::other(format!("{error:?}")))?;
-        log.0.writer().producers = producers;
+        let rebuilt = rebuild_producers(&log.0, plan.end, now.monotonic)
+            .map_err(|error| io::Error::other(JobError::from(error)))?;
+        log.0.writer().producers = rebuilt.producers;
+        add_damage(&mut plan, &log.0, &rebuilt.damaged, self.inner.config.batch_bytes_max)?;
         self.add_name(&log);
         Ok(Ok(report(&log, &plan, gathered.facts.recovery_point)))
     }

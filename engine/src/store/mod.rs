@@ -8,6 +8,7 @@ mod close;
 mod config;
 #[cfg(test)]
 mod crash_test;
+mod damage;
 mod drive;
 #[cfg(test)]
 mod failed_sync_test;

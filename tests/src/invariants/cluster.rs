@@ -118,7 +118,7 @@ impl Ghost {
             if let Some(keeper) = keeper.filter(|_| !by_order) {
                 self.violate(5, format!("{name}: {from}..{high} were given up, and {keeper} has them"));
             }
-            if counts_durable && !by_order && self.disks_that_failed.is_empty() {
+            if counts_durable && !by_order && self.disks_exchanged.is_empty() {
                 self.violate(
                     5,
                     format!("{name}: {from}..{high} were durable where they counted, and given up"),
@@ -156,9 +156,6 @@ impl Ghost {
             let (end, matched) = mirror.map_or((0, 0), |mirror| (mirror.end(), mirror.matched));
             let asked = new.leader.and_then(|leader| ghost.asked_in.get(&(node, leader))).copied();
             let high = ghost.true_high;
-            if self.has_rotted(node, ghost) {
-                continue;
-            }
             if matched < high || end < start || asked.is_some_and(|asked| asked != epoch) {
                 let what = format!(
                     "{name}: {node} joined in epoch {epoch} with ..{end}, committed ..{matched} of ..{high}, the epoch began at {start}, \
@@ -182,9 +179,9 @@ impl Ghost {
         }
     }
 
-    /// A disk was exchanged or failed: what was durable on it is excused.
-    pub(crate) fn disk_lost(&mut self, node: NodeId) {
-        self.disks_that_failed.insert(node);
+    /// A disk was exchanged: what was durable on it is excused.
+    pub(crate) fn disk_exchanged(&mut self, node: NodeId) {
+        self.disks_exchanged.insert(node);
     }
 }
 

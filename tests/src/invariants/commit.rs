@@ -101,12 +101,6 @@ impl Ghost {
             return;
         }
         let matched = ghost.mirrors.get(&node).map_or(0, |mirror| mirror.matched);
-        let rotten = ghost.mirrors.get(&node).is_some_and(Mirror::is_damaged);
-        if matched < high && rotten && self.disks_that_failed.contains(&node) {
-            // What it counts cannot be read any more; nobody can say whether it is right.
-            ghost.high_ever = ghost.high_ever.max(high);
-            return;
-        }
         if matched < high {
             let quorums = ghost.quorums();
             let logs: Vec<(NodeId, i64, i64)> =

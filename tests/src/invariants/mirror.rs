@@ -43,7 +43,7 @@ pub enum Leaving {
     Process,
     /// By power loss: all that was durable is there.
     Machine,
-    /// The disk was exchanged, damaged, or failed: nothing is promised.
+    /// The disk was exchanged: nothing is promised.
     Disk,
 }
 
@@ -134,11 +134,6 @@ impl Mirror {
             durable: at,
             ..Self::default()
         };
-    }
-
-    /// Some of it cannot be read: it is damaged, and nothing is said of what comes behind.
-    pub(super) fn is_damaged(&self) -> bool {
-        self.end() < self.written
     }
 
     pub(super) fn runs(&self) -> bool {

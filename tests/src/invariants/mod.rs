@@ -59,8 +59,8 @@ pub struct Ghost {
     attempted: BTreeSet<u32>,
     partitions: BTreeMap<TopicPartition, PartitionGhost>,
     violations: Vec<Violation>,
-    /// After a failed sync nobody knows what of it is on the medium, whatever later syncs say.
-    disks_that_failed: BTreeSet<NodeId>,
+    /// Whose disk was exchanged for an empty one.
+    disks_exchanged: BTreeSet<NodeId>,
     began_late: BTreeSet<i64>,
     topics: BTreeMap<TopicId, String>,
 }

@@ -8,7 +8,7 @@ use highwater_replication::partition::{RoleName, Status};
 use highwater_replication::shard::Shard;
 
 use super::mirror::{Ended, read_batches};
-use super::{BatchFact, Ghost, Leadership, Leaving, Lineage, Mirror, PartitionGhost};
+use super::{BatchFact, Ghost, Leadership, Leaving, Lineage, Mirror};
 
 /// The facts of a log, taken out of it.
 struct Facts {
@@ -255,8 +255,7 @@ impl Ghost {
         let Some(state) = &ghost.state else { return };
         let high = ghost.true_high;
         let lacking = |node: &&NodeId| {
-            !self.has_rotted(**node, ghost)
-                && !state.suspects.contains_key(node)
+            !state.suspects.contains_key(node)
                 && ghost.mirrors.get(node).is_some_and(|mirror| {
                     mirror.runs()
                         && mirror.session.is_some()
@@ -272,11 +271,6 @@ impl Ghost {
                 format!("{name}: {node} could lead and has only ..{matched} of what is committed, ..{high}");
             self.violate(number, what);
         }
-    }
-
-    /// Bytes that rotted behind a sync that failed are found when somebody reads them, which the protocol cannot know before.
-    pub(super) fn has_rotted(&self, node: NodeId, ghost: &PartitionGhost) -> bool {
-        self.disks_that_failed.contains(&node) && ghost.mirrors.get(&node).is_some_and(Mirror::is_damaged)
     }
 
     /// A cut is about to be made.
@@ -320,12 +314,10 @@ impl Ghost {
 
     /// A process is gone.
     pub(crate) fn process_ended(&mut self, node: NodeId, how: Leaving) {
-        let failed = self.disks_that_failed.contains(&node);
         for ghost in self.partitions.values_mut() {
             let Some(mirror) = ghost.mirrors.get_mut(&node) else { continue };
             let promised = match how {
                 Leaving::Process => mirror.end(),
-                Leaving::Machine if failed => 0,
                 Leaving::Machine => mirror.durable.min(mirror.end()),
                 Leaving::Disk => 0,
             };
@@ -343,7 +335,6 @@ impl Ghost {
 
     /// A process runs: I18, what was promised is there again.
     pub(crate) fn opened(&mut self, node: NodeId, life: u64, shard: &Shard, now: Now) {
-        let failed = self.disks_that_failed.contains(&node);
         let names: Vec<TopicPartition> = self.partitions.keys().cloned().collect();
         for name in names {
             let log = shard.store().log(&name);
@@ -351,7 +342,7 @@ impl Ghost {
             let start = facts.as_ref().map_or(0, |facts| facts.start);
             let oldest = self.partitions.get(&name).and_then(|ghost| ghost.oldest_session_of(node));
             let Some(mirror) = self.mirror(&name, node) else { continue };
-            let was_durable = if failed { 0 } else { mirror.durable };
+            let was_durable = mirror.durable;
             let fresh = Mirror { start, matched: start, life, was_durable, ..Mirror::default() };
             let old = std::mem::replace(mirror, fresh);
             // A process that never had a session has told nobody anything.

@@ -13,11 +13,6 @@ impl Ghost {
         if state.leader.is_none() {
             return Some(format!("{name}: nobody leads: {state:?}"));
         }
-        let damaged =
-            ghost.mirrors.values().any(super::Mirror::is_damaged) && !self.disks_that_failed.is_empty();
-        if damaged && state.isr.len() >= ghost.min_isr {
-            return None;
-        }
         if state.isr.len() != state.replicas.len()
             || state.eligible != state.isr
             || !state.suspects.is_empty()

@@ -202,7 +202,9 @@ impl Model {
     /// Compares what was found with what may be there, and goes on from it.
     pub fn survive(&mut self, ending: Ending, found: &Found) -> Result<(), String> {
         if let Some(before) = self.before_cut.take().filter(|_| ending == Ending::Power) {
-            let mut before = Self { durable: self.durable.min(before.durable), ..*before };
+            let durable = self.durable.min(before.durable);
+            let start_high = self.start_high.max(before.start_high);
+            let mut before = Self { durable, start_high, ..*before };
             before.written = before.durable;
             if before.survive(ending, found).is_ok() {
                 *self = before;

@@ -280,6 +280,8 @@ impl Model {
             _ if to >= self.end => end == self.end,
             // How far below the start the files reach is not to be known from outside.
             _ if to <= self.start => (below..=to).contains(&end),
+            // Nor what is left of what nobody sees, if that is all that stays.
+            _ if below <= self.start => end <= below,
             _ => end == below,
         };
         if !is_right {

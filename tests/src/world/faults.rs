@@ -238,7 +238,6 @@ impl World {
     pub fn fail_disk_call(&mut self, node: NodeId, after: u64, fault: Fault) {
         self.note(format!("a call of the disk of {node} will fail: {fault:?}"));
         self.count("planned errors of a disk");
-        self.ghost.disk_lost(node);
         let disk = &self.node(node).disk;
         disk.fail_call(disk.next_call() + after, fault);
     }
@@ -258,7 +257,7 @@ impl World {
     pub fn replace_disk(&mut self, node: NodeId) {
         self.note(format!("{node} gets an empty disk"));
         self.count("exchanged disks");
-        self.ghost.disk_lost(node);
+        self.ghost.disk_exchanged(node);
         self.process_dies(node, Leaving::Disk);
         let disk = SimulatedDisk::new(self.chance.u64(..));
         disk.set_completing(Completing::WhenTold);

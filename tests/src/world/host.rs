@@ -142,11 +142,6 @@ impl World {
             Err(error) => {
                 self.note(format!("{id} cannot open its directory: {error}"));
                 self.count("failed openings");
-                if error.to_string().contains("Damaged") {
-                    // One damaged log keeps the whole directory shut (see BUGS.md); an operator gives it up.
-                    self.count("directories given up because of one damaged log");
-                    return self.replace_disk(id);
-                }
                 return self.start_again_later(id);
             }
         };

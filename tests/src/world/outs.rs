@@ -82,13 +82,7 @@ impl World {
                 // A broker whose only directory has failed ends; its supervisor starts it again.
                 self.count("failed directories");
                 self.note(format!("{id}: {failure}"));
-                self.ghost.disk_lost(id);
-                if failure.to_string().contains(": sync") {
-                    // What a failed sync has lost is found too late (see BUGS.md); an operator exchanges such a disk.
-                    self.replace_disk(id);
-                } else {
-                    self.process_dies(id, crate::invariants::Leaving::Disk);
-                }
+                self.process_dies(id, crate::invariants::Leaving::Process);
             }
             other => self.note(format!("{id}: {other:?}")),
         }
