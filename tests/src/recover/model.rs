@@ -204,7 +204,7 @@ impl Model {
         if let Some(before) = self.before_cut.take().filter(|_| ending == Ending::Power) {
             let durable = self.durable.min(before.durable);
             let start_high = self.start_high.max(before.start_high);
-            let mut before = Self { durable, start_high, ..*before };
+            let mut before = Self { start_high, durable, ..*before };
             before.written = before.durable;
             if before.survive(ending, found).is_ok() {
                 *self = before;
