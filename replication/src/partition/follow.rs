@@ -43,13 +43,19 @@ impl Partition {
         let Some(follower) = self.follower().filter(|_| this_leadership) else { return };
         let fetching = follower.phase == Phase::Fetching { from: answer.from };
         let asking = follower.phase == Phase::AskingRange;
+        let goes_on =
+            matches!(follower.phase, Phase::Fetching { .. } | Phase::BackingOff { uncut: None, .. });
+        if let FetchOutcome::Records { high_watermark: Some(high_watermark), .. } = answer.outcome
+            && goes_on
+        {
+            // Also if the log has grown since it asked: it is a beginning of the leader's, and within a fetch session that says it only once.
+            self.watermark.hear(high_watermark);
+        }
+        let Some(follower) = self.follower() else { return };
         match answer.outcome {
-            FetchOutcome::Records { high_watermark, log_start } if fetching => {
+            FetchOutcome::Records { log_start, .. } if fetching => {
                 follower.note_success();
                 follower.phase = Phase::Fetching { from: log.accepted };
-                if let Some(high_watermark) = high_watermark {
-                    self.watermark.hear(high_watermark);
-                }
                 self.watermark.count_heard(log);
                 self.raise_start(log_start, log);
             }

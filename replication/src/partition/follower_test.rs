@@ -90,11 +90,20 @@ fn the_next_fetch_waits_for_what_the_topic_counts() {
 }
 
 #[test]
+fn what_the_leader_says_once_counts_also_when_two_fetches_were_under_way() {
+    let mut b = following(FakeLog::new(4, &[(2, 0)]), Some(1));
+    b.grow(1, 6);
+    assert_eq!(answer(&mut b, 1, 4, records(4)).0, [Effect::HighWatermark(at(4))]);
+    // The second one asked from 4 as well, and was answered later.
+    assert_eq!(answer(&mut b, 2, 4, records(6)).0, [Effect::HighWatermark(at(6))]);
+    assert_eq!(b.machine.fetch_request(&b.log.facts()).map(|request| request.offset), Some(at(6)));
+}
+
+#[test]
 fn answers_of_another_epoch_offset_or_phase_say_nothing() {
     let mut b = following(FakeLog::new(4, &[(2, 0)]), Some(1));
     let stale = FetchAnswer { epoch: epoch(4), from: at(4), outcome: records(4) };
     assert_eq!(b.tell(1, Input::FetchAnswered(stale)), []);
-    assert_eq!(answer(&mut b, 1, 3, records(4)).0, []);
     assert_eq!(answer(&mut b, 1, 5, parts_at(2, 1)).0, []);
     answer(&mut b, 2, 4, parts_at(2, 3));
     assert_eq!(answer(&mut b, 3, 4, records(4)).0, [], "it is cutting");
