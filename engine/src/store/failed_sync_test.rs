@@ -128,3 +128,31 @@ fn a_directory_whose_sync_failed_when_a_log_was_made_is_given_up() {
     }
     panic!("making a log needs no sixty calls");
 }
+
+/// What the process after it finds of a log that was being made, it can rely on.
+#[test]
+fn a_log_whose_making_failed_is_there_with_its_id_or_not_at_all() {
+    let id = crate::units::TopicId::new([7; 16]).unwrap();
+    let mut found = 0;
+    for (call, seed) in (0..24).flat_map(|call| (0..8).map(move |seed| (call, seed))) {
+        let disk = SimulatedDisk::new(seed);
+        let (store, _) = start(&disk);
+        disk.fail_call(disk.next_call() + call, Fault::Io);
+        drop(store.create_log(&name("t-0"), Some(id), LogConfig::default(), now(0)));
+        drop(store);
+        let mut rng = Rng::with_seed(seed);
+        let disk = disk.crash_kill(&mut rng);
+        let (store, _) = start(&disk);
+        let Some(log) = store.log(&name("t-0")).filter(|log| log.topic_id().is_some()) else { continue };
+        append(&log, 3);
+        store.want_durable(&log);
+        turn(&store);
+        assert_eq!(log.durable(), at(3));
+        drop((store, log));
+        let (store, _) = start(&disk.crash_power(Unsynced::Lost, &mut rng));
+        let log = store.log(&name("t-0")).unwrap();
+        assert_eq!((log.topic_id(), log.written()), (Some(id), at(3)), "call {call} failed, seed {seed}");
+        found += 1;
+    }
+    assert!(found > 30, "{found}");
+}

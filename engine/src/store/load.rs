@@ -11,7 +11,7 @@ use super::scan::{Place, ScannedSegment, scan_headers, scan_segment};
 use super::{JobError, LogReport, Machine, Stop, Store};
 use crate::checkpoint::{
     CleanFacts, LEADER_EPOCH_CHECKPOINT, OffsetCheckpoint, PARTITION_METADATA, Reading, read_epochs,
-    read_partition_metadata, renew_file,
+    read_partition_metadata,
 };
 use crate::disk::{EntryKind, File, Open};
 use crate::index::ActiveIndex;
@@ -263,11 +263,6 @@ impl Loading<'_> {
 
     fn apply(&self, plan: &Plan, gathered: &Gathered) -> io::Result<()> {
         let disk = self.store.disk();
-        let is_young = !matches!(gathered.facts.recovery_point, RecoveryPoint::Known(_));
-        if is_young && self.source.trust.stop != Stop::Clean {
-            // What is younger than the last checkpoint may be younger than the last good sync of its directory.
-            renew_file(disk.as_ref(), &self.source.directory.join(PARTITION_METADATA))?;
-        }
         for step in &plan.steps {
             match step {
                 Step::RemoveFile { name } => remove(disk.remove_file(&self.source.directory.join(name)))?,
