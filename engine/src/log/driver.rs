@@ -73,17 +73,20 @@ impl Driver {
     }
 
     /// Submits and reaps until nothing is left to do without waiting; then, if nothing came of it and the caller wants to, waits for one.
-    pub(crate) fn turn(&mut self, shared: &Shared, wait: Wait, patience: Patience) {
-        let mut news = false;
+    ///
+    /// Gives the logs that have to be sealed before they can be synced. Whoever may block does that when he has let go of the driver,
+    /// because a seal waits for whoever cuts the log, who in turn waits for the driver; for whoever must not block it is a job.
+    pub(crate) fn turn(&mut self, shared: &Shared, wait: Wait, patience: Patience) -> Vec<Arc<Inner>> {
+        let (mut news, mut unsealed) = (false, Vec::new());
         loop {
-            let operations = self.collect(shared, patience);
+            let operations = self.collect(shared, patience, &mut unsealed);
             if !operations.is_empty() {
                 self.queue.submit(operations);
             }
             let must_wait = wait == Wait::ForOne && !news && self.queue.in_flight() > 0;
             self.queue.reap(if must_wait { Wait::ForOne } else { Wait::Not }, &mut self.completed);
             if self.completed.is_empty() {
-                return;
+                return unsealed;
             }
             news = true;
             for completion in std::mem::take(&mut self.completed) {
@@ -109,29 +112,26 @@ impl Driver {
         }
     }
 
-    fn collect(&mut self, shared: &Shared, patience: Patience) -> Vec<Operation> {
+    fn collect(
+        &mut self,
+        shared: &Shared,
+        patience: Patience,
+        unsealed: &mut Vec<Arc<Inner>>,
+    ) -> Vec<Operation> {
         let ready = std::mem::take(&mut *lock(&shared.ready));
         let mut operations = Vec::with_capacity(ready.len());
         for log in ready {
             log.is_ready.store(false, Ordering::Release);
             self.collect_log(&log, patience, &mut operations);
+            // When it is sealed the log is ready again.
+            if patience == Patience::MayBlock && log.needs_seal_before_sync() {
+                unsealed.push(log);
+            }
         }
         operations
     }
 
     fn collect_log(&mut self, log: &Arc<Inner>, patience: Patience, operations: &mut Vec<Operation>) {
-        if log.needs_seal_before_sync() {
-            match patience {
-                // Nobody else may come to do it, and this thread may wait for the disk.
-                Patience::MayBlock => {
-                    if log.seal_rolled().is_err() {
-                        return;
-                    }
-                }
-                // The seal is a job; when it is done the log is ready again.
-                Patience::MustNotBlock => {}
-            }
-        }
         let mut writer = log.writer();
         if matches!(writer.phase, Phase::Closed(_)) || log.shared.has_failed() {
             return;

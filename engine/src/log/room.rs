@@ -193,7 +193,7 @@ impl Inner {
             match turn {
                 Some(None) => return,
                 Some(Some(mut driver)) => {
-                    driver.turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
+                    let _by_jobs = driver.turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
                     drop(driver);
                     self.shared.progress.tell();
                 }
@@ -208,7 +208,7 @@ impl Inner {
     }
 
     fn turn_driver(&self) {
-        lock(&self.shared.driver).turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
+        let _by_jobs = lock(&self.shared.driver).turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
         self.shared.progress.tell();
     }
 

@@ -17,10 +17,15 @@ impl Store {
     /// Any thread may call it; they take turns. With [`Wait::ForOne`] it blocks until something is done, unless nothing is in flight.
     pub fn turn(&self, wait: Wait, patience: Patience) -> TurnReport {
         let shared = self.shared();
-        let in_flight = {
+        let in_flight = loop {
             let mut driver = lock(&shared.driver);
-            driver.turn(shared, wait, patience);
-            driver.in_flight()
+            let unsealed = driver.turn(shared, wait, patience);
+            let in_flight = driver.in_flight();
+            drop(driver);
+            if unsealed.is_empty() {
+                break in_flight;
+            }
+            seal(&unsealed);
         };
         shared.progress.tell();
         let news = std::mem::take(&mut *lock(&shared.news));
@@ -62,9 +67,10 @@ impl Store {
                 shared.driver.try_lock().ok().map(Some)
             });
             if let Some(Some(mut driver)) = driver {
-                driver.turn(shared, Wait::ForOne, patience);
+                let unsealed = driver.turn(shared, Wait::ForOne, patience);
                 drop(driver);
                 shared.progress.tell();
+                seal(&unsealed);
             }
         }
         Ok(())
@@ -131,6 +137,13 @@ impl Drop for TicketFuture {
         if let (Some(log), Some(key)) = (&self.log, self.key) {
             lock(&log.waiters).retain(|waiter| waiter.key != key);
         }
+    }
+}
+
+/// Seals what has to be sealed before its log can be synced. What came of it is seen in the log, which is ready again, or closed.
+fn seal(unsealed: &[Arc<Inner>]) {
+    for log in unsealed {
+        let _failed = log.seal_rolled();
     }
 }
 

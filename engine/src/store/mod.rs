@@ -30,6 +30,8 @@ mod store_test;
 #[cfg(test)]
 pub(crate) mod test_support;
 #[cfg(test)]
+mod threads_test;
+#[cfg(test)]
 mod windows_test;
 
 use std::collections::BTreeMap;

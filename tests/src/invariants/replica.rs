@@ -280,12 +280,20 @@ impl Ghost {
         }
     }
 
-    /// A cut that failed on the way: what was to go may be gone.
+    /// A cut that failed on the way: what was to go may be gone, and may still be seen until the log is opened again.
     pub(crate) fn cut_failed(&mut self, node: NodeId, name: &TopicPartition) {
         if let Some(mirror) = self.mirror(name, node)
             && let Some(to) = mirror.being_cut_to
         {
             mirror.cut(to);
+            mirror.being_cut_to = Some(to);
+        }
+    }
+
+    /// A log was opened again by the same process: what it shows is what its files have.
+    pub(crate) fn reopened(&mut self, node: NodeId, name: &TopicPartition) {
+        if let Some(mirror) = self.mirror(name, node) {
+            mirror.being_cut_to = None;
         }
     }
 

@@ -258,15 +258,16 @@ impl Trial {
 
     /// The start may have been raised, and nothing more.
     fn job_failed(&mut self, error: &JobError) -> Verdict {
-        if let Some(Open { log, .. }) = self.open.as_ref().filter(|_| self.model.under_way.is_none()) {
-            let start = log.start().value().max(self.model.start);
-            self.model.start = start;
-            self.model.start_high = self.model.start_high.max(start);
-        } else if let Some(Open { log, .. }) = &self.open
-            && log.closed().is_none()
-        {
-            // A log that goes on was not changed.
-            self.model.under_way = None;
+        if let Some(Open { log, .. }) = &self.open {
+            if !matches!(self.model.under_way, Some(UnderWay::Restart { .. })) {
+                let start = log.start().value().max(self.model.start);
+                self.model.start = start;
+                self.model.start_high = self.model.start_high.max(start);
+            }
+            if log.closed().is_none() {
+                // A log that goes on was not changed.
+                self.model.under_way = None;
+            }
         }
         self.excuse(&format!("a job failed: {error}"))
     }

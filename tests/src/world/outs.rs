@@ -77,6 +77,7 @@ impl World {
             News::LogReopened { name, end } => {
                 self.count("logs opened again");
                 self.note(format!("{id} {name}: its log is open again and ends at {end}"));
+                self.ghost.reopened(id, name);
             }
             News::StoreFailed(failure) => {
                 // A broker whose only directory has failed ends; its supervisor starts it again.
