@@ -112,8 +112,9 @@ impl<'a> Judgement<'a> {
     /// A machine crash may lose the end of a segment exactly behind a batch, or its whole contents. What follows is then behind a
     /// hole. Elsewhere a gap between segments is what compaction left.
     fn a_segment_is_missing_before(&mut self, base: Offset) -> bool {
-        let is_missing =
-            |end: &Offset| *end < base && self.pages_may_be_missing_from(*end) && !self.is_deleted(base);
+        let is_missing = |end: &Offset| {
+            *end < base && self.pages_may_be_missing_from(self.missed(*end)) && !self.is_deleted(base)
+        };
         let Some(end) = self.end.filter(is_missing) else { return false };
         let Some((before, scan)) = self.facts.scans.range(..base).next_back() else { return false };
         self.suspect.push(SuspectReason::Hole { segment: *before, position: scan.log_bytes, from: end });
@@ -124,11 +125,12 @@ impl<'a> Judgement<'a> {
     fn bad_bytes(&mut self, base: Offset, scan: &SegmentScan, bad: &BadBytes) {
         let something_follows = bad.next.is_some() || self.a_later_segment_has_batches(base);
         let next = bad.next.or(self.next_segment(base));
-        if bad.expected < self.settled || next.is_some_and(|next| self.is_deleted(next)) {
+        let missed = self.missed(bad.expected);
+        if missed < self.settled || next.is_some_and(|next| self.is_deleted(next)) {
             self.damage(base, bad);
         } else if !something_follows {
             self.cut_the_tail(base, scan, bad);
-        } else if self.pages_may_be_missing_from(bad.expected) {
+        } else if self.pages_may_be_missing_from(missed) {
             self.suspect.push(SuspectReason::Hole {
                 segment: base,
                 position: bad.position,
@@ -144,6 +146,11 @@ impl<'a> Judgement<'a> {
     /// What lies below the start is deleted: a hole that ends there is no reason to cut what lies above.
     fn is_deleted(&self, until: Offset) -> bool {
         self.facts.log_start.is_some_and(|start| until <= start)
+    }
+
+    /// The first offset that anybody misses where a hole begins.
+    fn missed(&self, from: Offset) -> Offset {
+        self.facts.log_start.map_or(from, |start| start.max(from))
     }
 
     fn pages_may_be_missing_from(&self, offset: Offset) -> bool {

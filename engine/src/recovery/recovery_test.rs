@@ -247,6 +247,21 @@ fn a_hole_below_the_start_costs_nothing_above_it() {
 }
 
 #[test]
+fn a_hole_that_begins_below_the_start_and_below_what_is_synced_ends_the_log_at_the_start() {
+    // Retention has removed what was synced; of the names one came back, and what was written above the start is gone.
+    let mut directory = Directory::new(&[(0, &[Batch(0, 5, 0)]), (33, &[])]).synced_to(7).after_power_loss();
+    directory.log_start = Some(at(11));
+    let (recovered, plan) = directory.recovered();
+    assert_eq!((plan.start, plan.end), (at(11), at(11)));
+    assert_eq!(recovered.logs(), [(11, [].as_slice())]);
+    let items = [Batch(0, 5, 0), Bad(100, Zeros), Batch(33, 4, 0)];
+    let mut directory = Directory::new(&[(0, &items)]).synced_to(7).after_power_loss();
+    directory.log_start = Some(at(11));
+    let plan = directory.plan();
+    assert_eq!((plan.start, plan.end, plan.damaged.len()), (at(11), at(11), 0), "{plan}");
+}
+
+#[test]
 fn an_empty_directory_gets_a_segment() {
     let (recovered, plan) = Directory::new(&[]).recovered();
     assert_eq!((recovered.logs(), plan.end), (vec![(0, [].as_slice())], at(0)));
