@@ -7,11 +7,13 @@
 //! | `partition.metadata` | the topic's id | the controller knows it too |
 //! | `meta.properties` | which node of which cluster this is | strict parsing |
 //! | `.kafka_cleanshutdown` | the last stop was clean, and what the logs were then | a field that holds the CRC of the rest |
+//! | `highwater-damaged-ranges` | what cannot be read | the same; and what it names is read again |
 //!
 //! A file that cannot be believed is [`Reading::Damaged`], which is never the same as empty, zero or missing: what it would have said is
 //! unknown. Nothing here decides what follows from that.
 
 mod clean;
+mod damage;
 mod epochs;
 mod file;
 mod metadata;
@@ -26,6 +28,7 @@ pub use clean::{
     CLEAN_MARK, CleanFacts, CleanMark, CleanPartition, decode_clean_mark, encode_clean_mark, read_clean_mark,
     remove_clean_mark, write_clean_mark,
 };
+pub use damage::{DAMAGE_NOTE, NotedDamage, decode_damage, encode_damage, read_damage, write_damage};
 pub use epochs::{LEADER_EPOCH_CHECKPOINT, decode_epochs, encode_epochs, read_epochs, write_epochs};
 pub(crate) use file::renew_file;
 pub use file::{CHECKPOINT_BYTES_MAX, Certainty, Reading, replace_file};

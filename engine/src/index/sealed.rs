@@ -38,7 +38,12 @@ impl SealedOffsetIndex {
 
     /// A position at or before the batch that holds `target`; 0, the segment's beginning, if no entry lies before it.
     pub fn floor(&self, target: Offset) -> u64 {
-        offset_floor(&self.bytes, self.base, target).map_or(0, |entry| entry.position)
+        self.floor_entry(target).map_or(0, |entry| entry.position)
+    }
+
+    /// The entry that [`SealedOffsetIndex::floor`] goes by.
+    pub fn floor_entry(&self, target: Offset) -> Option<OffsetEntry> {
+        offset_floor(&self.bytes, self.base, target)
     }
 
     /// The first entry whose batch begins at `position` or behind it: a bound for a read that ends there.

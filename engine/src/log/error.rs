@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::state::ProducerRefusal;
-use crate::units::{LeaderEpoch, Offset};
+use crate::units::{LeaderEpoch, Offset, OffsetRange};
 
 /// Why a log takes no more appends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
@@ -171,15 +171,16 @@ pub enum ReadError {
         /// The log's written end.
         end: Offset,
     },
-    /// The bytes in the file are not a batch, or fail their CRC. Never skipped in silence.
-    #[error("{path} is damaged at byte {position}, in or behind {offset:?}")]
+    /// The bytes in the file are not a batch, fail their CRC, or are not in their place. Never skipped in silence; a read that begins at
+    /// the end of the range goes on behind it.
+    #[error("{path} is damaged at byte {position}, offsets {}", match .offsets { Some(offsets) => offsets.to_string(), None => "unknown".to_owned() })]
     Damaged {
         /// The segment's file.
         path: PathBuf,
         /// Where in the file.
         position: u64,
-        /// An offset of the damaged range.
-        offset: Offset,
+        /// The damaged range; `None` until the segment was examined, as [`crate::store::Job::Examine`] does it.
+        offsets: Option<OffsetRange>,
     },
     /// The file could not be read.
     #[error("{path} cannot be read: {source}")]

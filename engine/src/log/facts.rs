@@ -1,5 +1,6 @@
 //! What a log's owner decides by.
 
+use crate::segment::DamagedRange;
 use crate::state::EpochHistory;
 use crate::units::Offset;
 
@@ -19,6 +20,8 @@ pub struct LogFacts<'a> {
     pub durable: Offset,
     /// Where recovery would begin to scan, as it is now in memory; the checkpoint may say less.
     pub recovery_point: Offset,
+    /// Offsets that are in the log and cannot be read, as far as anybody has looked.
+    pub damaged: &'a [DamagedRange],
     /// Which leader epoch begins where.
     pub epochs: &'a EpochHistory,
 }

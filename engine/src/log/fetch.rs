@@ -1,4 +1,7 @@
 //! Reads of a log: the tail from memory, the rest from the page cache, and what is not there by a job.
+//!
+//! Every batch that is given out was checked, and fits behind the one before it or where its index entry says. What does not fit, and a gap
+//! that nobody has looked into, is *suspect*: a job examines the whole segment, and then it is known what is damaged.
 
 use std::io;
 use std::sync::Arc;
@@ -8,21 +11,22 @@ use bytes::{Bytes, BytesMut};
 use super::inner::{Inner, View};
 use super::read::{ColdRead, Read, Records};
 use super::shared::lock;
-use super::{Closed, ReadError};
+use super::{Cleanup, Closed, ReadError};
 use crate::batch::{BatchView, LegacyMessage, PREFIX_BYTES};
-use crate::segment::{FileKind, Frame, Segment, WalkError, frame_at};
+use crate::index::OffsetEntry;
+use crate::segment::{DamagedRange, FileKind, Frame, Segment, WalkError, frame_at};
 use crate::units::Offset;
 
 /// Read in front of the batch that is wanted, because the index is sparse.
 const LEAD_BYTES: u64 = 8 << 10;
 
 /// Where bytes may come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'a> {
     /// Memory alone.
     PageCache,
-    /// The device too.
-    Device,
+    /// The device too; and what is suspect is examined by this.
+    Device { examine: &'a dyn Fn(&Arc<Segment>) -> Result<(), ReadError> },
 }
 
 /// What one attempt at a file gave.
@@ -33,10 +37,12 @@ enum Found {
     /// The batch that is wanted is here and exceeds the bounds of the read.
     TooMuch,
     NotInMemory,
+    /// Something at this place does not fit.
+    Suspect(u64),
 }
 
 impl Inner {
-    pub(crate) fn read(&self, asked: &ColdRead, source: Source) -> Result<Read, ReadError> {
+    pub(crate) fn read(&self, asked: &ColdRead, source: Source<'_>) -> Result<Read, ReadError> {
         loop {
             let view = self.view();
             let read = self.read_view(&view, asked, source);
@@ -48,7 +54,7 @@ impl Inner {
         }
     }
 
-    fn read_view(&self, view: &View, asked: &ColdRead, source: Source) -> Result<Read, ReadError> {
+    fn read_view(&self, view: &View, asked: &ColdRead, source: Source<'_>) -> Result<Read, ReadError> {
         let (start, end) = (self.marks.start.get(), self.marks.accepted.get());
         if asked.from < start || asked.from > end {
             return match self.gone() {
@@ -67,19 +73,37 @@ impl Inner {
         if let Some(why) = self.gone() {
             return Err(why.into());
         }
+        let mut before: Option<&Arc<Segment>> = None;
         for segment in view.segments.iter().skip(view.floor(asked.from)) {
             if segment.base() >= ceiling {
                 break;
             }
-            match read_segment(segment, asked, ceiling, source)? {
+            if let Some(before) = before.filter(|_| segment.base() > asked.from) {
+                // Between two segments, too, there may be a gap.
+                let found = examined(before, source, || self.gap_behind(before, asked.from))?;
+                if matches!(found, Found::NotInMemory) {
+                    return Ok(Read::Cold(*asked));
+                }
+            }
+            match examined(segment, source, || read_segment(segment, asked, ceiling, source))? {
                 Found::Records(records) => return Ok(Read::Records(records)),
-                Found::NotInMemory => return Ok(Read::Cold(*asked)),
+                Found::NotInMemory | Found::Suspect(_) => return Ok(Read::Cold(*asked)),
                 Found::Below => {}
                 // What follows must not be given in its place.
                 Found::TooMuch => return Ok(Read::Empty),
             }
+            before = Some(segment);
         }
         Ok(Read::Empty)
+    }
+
+    /// A log that is not compacted has no gaps between its segments.
+    fn gap_behind(&self, segment: &Segment, from: Offset) -> Result<Found, ReadError> {
+        if let Some(range) = segment.damaged_between(from, segment.size()) {
+            return Err(known(segment, &range));
+        }
+        let is_dense = self.config().cleanup == Cleanup::Delete;
+        Ok(if is_dense && !segment.is_all_examined() { Found::Suspect(segment.size()) } else { Found::Below })
     }
 
     /// A failed write closes a log for appends only; a log without files is closed for reads too.
@@ -88,93 +112,157 @@ impl Inner {
     }
 }
 
+/// Reads; if something is suspect, has the segment examined and reads again. What is suspect then stays so, and is an error.
+fn examined(
+    segment: &Arc<Segment>,
+    source: Source<'_>,
+    read: impl Fn() -> Result<Found, ReadError>,
+) -> Result<Found, ReadError> {
+    let found = read()?;
+    let Found::Suspect(_) = found else { return Ok(found) };
+    let Source::Device { examine } = source else { return Ok(Found::NotInMemory) };
+    examine(segment)?;
+    let found = read()?;
+    let Found::Suspect(position) = found else { return Ok(found) };
+    Err(ReadError::Damaged { path: segment.path(FileKind::Log), position, offsets: None })
+}
+
 /// Reads from one segment; a read never crosses its end.
 fn read_segment(
     segment: &Arc<Segment>,
     asked: &ColdRead,
     ceiling: Offset,
-    source: Source,
+    source: Source<'_>,
 ) -> Result<Found, ReadError> {
     let from = asked.from.max(segment.base());
-    let at = segment.floor(from).map_err(|error| unreadable(segment, error))?;
+    if segment.damaged().is_some() {
+        return read_found(segment, from, asked, ceiling, source);
+    }
+    let entry = segment.floor_entry(from).map_err(|error| unreadable(segment, error))?;
+    let at = entry.map_or(0, |entry| entry.position);
     let wanted = usize::try_from(LEAD_BYTES).unwrap_or_default().saturating_add(asked.bytes_max);
     let Some(buffer) = fill(segment, at, wanted, source)? else { return Ok(Found::NotInMemory) };
-    match first_wanted(&buffer, from) {
+    match first_wanted(segment, &buffer, from, entry) {
         First::Here(skip, frame) if skip + frame.size <= buffer.len() => {
-            gather(segment, at, &buffer, skip, &frame, asked, ceiling)
+            Ok(gather(segment, &buffer, skip, &frame, asked, ceiling))
         }
-        First::BehindBuffer | First::Here(..) => {
-            // The index was far off, or the batch is larger than the read: find it, and read again from there.
-            let found = segment.find(from).map_err(|error| damaged(segment, from, error))?;
-            let Some((position, frame)) = found else { return Ok(Found::Below) };
-            let wanted = if asked.at_least_one { asked.bytes_max.max(frame.size) } else { asked.bytes_max };
-            if wanted < frame.size {
-                return Ok(Found::TooMuch);
-            }
-            let Some(buffer) = fill(segment, position, wanted, source)? else {
-                return Ok(Found::NotInMemory);
-            };
-            gather(segment, position, &buffer, 0, &frame, asked, ceiling)
-        }
+        // The index was far off, or the batch is larger than the read: find it, and read again from there.
+        First::Elsewhere | First::Here(..) => read_found(segment, from, asked, ceiling, source),
         First::End => Ok(Found::Below),
+        First::Suspect(position) => Ok(Found::Suspect(position)),
     }
+}
+
+/// Walks to the batch, over what is known to be damaged, and reads from there up to the next damage.
+fn read_found(
+    segment: &Arc<Segment>,
+    from: Offset,
+    asked: &ColdRead,
+    ceiling: Offset,
+    source: Source<'_>,
+) -> Result<Found, ReadError> {
+    let found = match segment.find(from) {
+        Ok(found) => found,
+        Err(WalkError::Io(error)) => return Err(unreadable(segment, error)),
+        Err(WalkError::Damaged(position)) => return Ok(Found::Suspect(position)),
+    };
+    let position = found.map_or(segment.size(), |(position, _)| position);
+    if let Some(range) = segment.damaged_between(from, position) {
+        return Err(known(segment, &range));
+    }
+    let Some((position, frame)) = found else { return Ok(Found::Below) };
+    if frame.base > from && !segment.is_examined(position) {
+        return Ok(Found::Suspect(position));
+    }
+    let mut wanted = if asked.at_least_one { asked.bytes_max.max(frame.size) } else { asked.bytes_max };
+    if wanted < frame.size {
+        return Ok(Found::TooMuch);
+    }
+    let damaged = segment.damaged();
+    let next_damage = damaged.iter().flat_map(|ranges| ranges.iter()).find(|range| range.bytes.0 > position);
+    if let Some(range) = next_damage {
+        wanted = wanted.min(usize::try_from(range.bytes.0 - position).unwrap_or(usize::MAX));
+    }
+    let Some(buffer) = fill(segment, position, wanted, source)? else { return Ok(Found::NotInMemory) };
+    Ok(gather(segment, &buffer, 0, &frame, asked, ceiling))
 }
 
 enum First {
     /// At this place of the buffer; the batch need not be there in full.
     Here(usize, Frame),
-    /// Everything in the buffer lies below, or the next header is not in it.
-    BehindBuffer,
+    /// Everything in the buffer lies below, or the next header is not in it; or the index is wrong.
+    Elsewhere,
     /// Everything in the segment lies below.
     End,
+    /// An offset does not fit.
+    Suspect(u64),
 }
 
-fn first_wanted(buffer: &Filled, from: Offset) -> First {
+fn first_wanted(segment: &Segment, buffer: &Filled, from: Offset, entry: Option<OffsetEntry>) -> First {
     let mut at = 0;
+    let mut expected = entry.is_none().then(|| segment.base());
     loop {
         let Some(rest) = buffer.bytes.get(at..).filter(|rest| !rest.is_empty()) else {
-            return if buffer.reaches_end && at == buffer.len() { First::End } else { First::BehindBuffer };
+            return if buffer.reaches_end && at == buffer.len() { First::End } else { First::Elsewhere };
         };
-        match frame_at(rest) {
-            Some(frame) if frame.last >= from => return First::Here(at, frame),
-            Some(frame) => at += frame.size,
-            None => return First::BehindBuffer,
+        let Some(frame) = frame_at(rest) else { return First::Elsewhere };
+        if at == 0 && entry.is_some_and(|entry| entry.last_offset != frame.last) {
+            return First::Elsewhere;
         }
+        let position = buffer.position + at as u64;
+        if expected.is_some_and(|expected| !fits(segment, position, &frame, expected)) {
+            return First::Suspect(position);
+        }
+        if frame.last >= from {
+            return First::Here(at, frame);
+        }
+        at += frame.size;
+        expected = Some(frame.end());
     }
 }
 
-/// Takes whole batches, each with its CRC checked, up to the ceiling and the bound.
+/// Whether the batch at `position` can be the next one behind `expected`. A gap is what compaction left, where somebody has looked.
+fn fits(segment: &Segment, position: u64, frame: &Frame, expected: Offset) -> bool {
+    frame.base == expected || (frame.base > expected && segment.is_examined(position))
+}
+
+/// Takes whole batches, each checked, up to the ceiling, the bound, and the first that does not fit.
 fn gather(
     segment: &Segment,
-    position: u64,
     buffer: &Filled,
     skip: usize,
     first: &Frame,
     asked: &ColdRead,
     ceiling: Offset,
-) -> Result<Found, ReadError> {
+) -> Found {
     let mut at = skip;
     let mut end = first.base;
     while let Some(frame) = buffer.bytes.get(at..).and_then(frame_at) {
         let behind = at + frame.size;
         let forced = asked.at_least_one && at == skip;
-        if frame.last >= ceiling || (behind - skip > asked.bytes_max && !forced) {
+        if behind - skip > asked.bytes_max && !forced {
             break;
         }
         let Some(bytes) = buffer.bytes.get(at..behind) else { break };
-        if !is_whole(bytes) {
-            let offset = frame.base.max(segment.base());
-            return Err(damaged(segment, offset, WalkError::Damaged(position + at as u64)));
+        let position = buffer.position + at as u64;
+        if frame.last >= ceiling && (at > skip || is_whole(bytes)) {
+            break;
+        }
+        if !is_whole(bytes) || !fits(segment, position, &frame, end) {
+            if at == skip {
+                return Found::Suspect(position);
+            }
+            break;
         }
         at = behind;
         end = frame.end();
     }
     if at == skip {
-        return Ok(Found::TooMuch);
+        return Found::TooMuch;
     }
     let part = buffer.bytes.slice(skip..at);
     let (size, first_epoch) = (part.len(), first.epoch);
-    Ok(Found::Records(Records { parts: vec![part], size, first: first.base, end, first_epoch }))
+    Found::Records(Records { parts: vec![part], size, first: first.base, end, first_epoch })
 }
 
 /// Whether the batch, or the message of a legacy format, is as it was written.
@@ -187,6 +275,7 @@ fn is_whole(batch: &[u8]) -> bool {
 
 /// Bytes of a segment.
 struct Filled {
+    position: u64,
     bytes: Bytes,
     reaches_end: bool,
 }
@@ -202,29 +291,41 @@ fn fill(
     segment: &Segment,
     position: u64,
     wanted: usize,
-    source: Source,
+    source: Source<'_>,
 ) -> Result<Option<Filled>, ReadError> {
     let left = usize::try_from(segment.size().saturating_sub(position)).unwrap_or(usize::MAX);
     let mut bytes = BytesMut::zeroed(left.min(wanted));
     let file = segment.file().map_err(|error| unreadable(segment, error))?;
     let count = match source {
         Source::PageCache => file.read_cached(&mut bytes, position),
-        Source::Device => file.read_at(&mut bytes, position).map(Some),
+        Source::Device { .. } => file.read_at(&mut bytes, position).map(Some),
     };
     let Some(count) = count.map_err(|error| unreadable(segment, error))? else { return Ok(None) };
+    // A file that somebody has cut does not end where the segment does.
+    let reaches_end = left <= wanted && count == left;
     bytes.truncate(count);
-    Ok(Some(Filled { bytes: bytes.freeze(), reaches_end: left <= wanted }))
+    Ok(Some(Filled { position, bytes: bytes.freeze(), reaches_end }))
 }
 
 fn unreadable(segment: &Segment, source: io::Error) -> ReadError {
     ReadError::Io { path: segment.path(FileKind::Log), source }
 }
 
-pub(crate) fn damaged(segment: &Segment, offset: Offset, error: WalkError) -> ReadError {
+fn known(segment: &Segment, range: &DamagedRange) -> ReadError {
+    let path = segment.path(FileKind::Log);
+    ReadError::Damaged { path, position: range.bytes.0, offsets: Some(range.offsets) }
+}
+
+/// What a walk over a segment failed for, as a reader is told it.
+pub(crate) fn damaged(segment: &Segment, error: WalkError) -> ReadError {
     match error {
         WalkError::Io(source) => unreadable(segment, source),
         WalkError::Damaged(position) => {
-            ReadError::Damaged { path: segment.path(FileKind::Log), position, offset }
+            let known = segment.damaged();
+            let ranges = known.iter().flat_map(|ranges| ranges.iter());
+            let mut here = ranges.filter(|range| range.bytes.0 <= position && position <= range.bytes.1);
+            let offsets = here.next().map(|range| range.offsets);
+            ReadError::Damaged { path: segment.path(FileKind::Log), position, offsets }
         }
     }
 }

@@ -12,6 +12,7 @@ use super::read::{ColdRead, Read, TimestampedOffset};
 use super::shared::lock;
 use super::{AppendError, BeginEpochError, Closed, ReadError, ReplicaAppendError};
 use crate::batch::{ProducedBatch, ReplicatedBatches};
+use crate::segment::DamagedRange;
 use crate::units::{LeaderEpoch, Now, Offset, Timestamp, TopicId, TopicPartition};
 
 /// One partition's log. Cheap to clone; all clones are the same log.
@@ -76,6 +77,11 @@ impl Log {
         self.0.ticket(self.accepted())
     }
 
+    /// Offsets that are in the log and cannot be read, as far as anybody has looked; by segment and place.
+    pub fn damaged(&self) -> Vec<DamagedRange> {
+        self.0.writer().damaged.clone()
+    }
+
     /// Why the log takes no more appends, if so.
     pub fn closed(&self) -> Option<Closed> {
         self.0.closed()
@@ -123,12 +129,12 @@ impl Log {
         timestamp: Timestamp,
         ceiling: Offset,
     ) -> Result<Option<TimestampedOffset>, ReadError> {
-        self.0.offset_for_timestamp(timestamp, ceiling)
+        self.0.offset_for_timestamp(timestamp, ceiling).inspect_err(|error| self.0.note_suspect(error))
     }
 
     /// The first record with the greatest timestamp below `ceiling`. May block on the disk.
     pub fn max_timestamp(&self, ceiling: Offset) -> Result<Option<TimestampedOffset>, ReadError> {
-        self.0.max_timestamp(ceiling)
+        self.0.max_timestamp(ceiling).inspect_err(|error| self.0.note_suspect(error))
     }
 
     /// The epoch in which the record at this offset was appended, where known.

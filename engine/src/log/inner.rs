@@ -97,6 +97,7 @@ impl Inner {
             written: self.marks.written.get(),
             durable,
             recovery_point: durable,
+            damaged: &writer.damaged,
             epochs: &writer.epochs,
         })
     }

@@ -11,6 +11,7 @@
 
 mod append;
 mod config;
+mod damage;
 mod driver;
 mod epochs;
 mod error;

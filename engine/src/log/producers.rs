@@ -8,7 +8,7 @@ use super::seal::FileError;
 use super::truncate::{CutError, walk_failed};
 use super::windows::recall_windows;
 use crate::disk::Open;
-use crate::segment::{FileKind, Segment, Walk, WalkError, file_path, parse_file_name};
+use crate::segment::{AtDamage, FileKind, Segment, Walk, WalkError, file_path, parse_file_name};
 use crate::state::{ProducerBatch, Producers};
 use crate::units::{Monotonic, Offset, Timestamp};
 
@@ -34,7 +34,7 @@ pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Res
         }
         match replay(&mut producers, segment, from, end, now) {
             Ok(()) => {}
-            Err(error @ WalkError::Io(_)) => return Err(walk_failed(segment, from, error)),
+            Err(error @ WalkError::Io(_)) => return Err(walk_failed(segment, error)),
             Err(WalkError::Damaged(_)) => {
                 damaged.push(Arc::clone(segment));
                 producers = Producers::new(log.shared.limits.producers);
@@ -82,9 +82,9 @@ pub(super) fn replay(
     end: Offset,
     now: Monotonic,
 ) -> Result<(), WalkError> {
-    let position = segment.find(from.max(segment.base()))?;
+    let position = segment.find_unbroken(from.max(segment.base()))?;
     let Some((position, _)) = position else { return Ok(()) };
-    let mut walk = Walk::new(segment, position).map_err(WalkError::Io)?;
+    let mut walk = Walk::new(segment, position, AtDamage::Stop).map_err(WalkError::Io)?;
     while let Some((position, frame)) = walk.next()? {
         if frame.base >= end {
             break;

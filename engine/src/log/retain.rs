@@ -58,6 +58,7 @@ impl Inner {
             let segments: Vec<_> = self.view().segments.iter().skip(going).map(Arc::clone).collect();
             self.set_segments(segments);
             writer.unsealed.retain(|unsealed| unsealed.segment.base() >= start);
+            writer.damaged.retain(|range| range.segment >= start && self.is_missed(range));
             writer.producers.note_start(start);
             let changed = writer.epochs.truncate_from_start(start);
             writer.epochs_unsynced |= changed;
@@ -121,7 +122,7 @@ fn rules(config: &LogConfig) -> RetentionRules {
 fn segment_facts(segments: &[Arc<Segment>]) -> Result<Vec<SegmentFacts>, CutError> {
     let mut facts = Vec::with_capacity(segments.len());
     for segment in segments {
-        let fail = |error| walk_failed(segment, segment.base(), WalkError::Io(error));
+        let fail = |error| walk_failed(segment, WalkError::Io(error));
         let latest = if let Some(latest) = segment.latest_timestamp().map_err(fail)? {
             latest.timestamp
         } else {

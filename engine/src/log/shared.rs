@@ -12,7 +12,7 @@ use crate::disk::{DirectoryLock, Disk};
 use crate::rules::Rules;
 use crate::segment::OpenFiles;
 use crate::state::ProducersConfig;
-use crate::units::Monotonic;
+use crate::units::{Monotonic, Offset};
 
 /// The bounds that hold for every log of a directory.
 #[derive(Clone, Debug)]
@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) news: Mutex<News>,
     /// Logs with segments to seal.
     pub(crate) sealing: Mutex<Vec<LogId>>,
+    /// Segments in which something did not fit; each is to be examined.
+    pub(crate) suspect: Mutex<Vec<(LogId, Offset)>>,
     /// Logs with bytes that are not durable, and since when; each at most once.
     pub(crate) dirty: Mutex<VecDeque<(Monotonic, LogId)>>,
     pub(crate) progress: Progress,
@@ -54,6 +56,7 @@ pub(crate) struct Shared {
 pub(crate) struct News {
     pub(crate) moved: Vec<LogId>,
     pub(crate) failed: Vec<LogId>,
+    pub(crate) damaged: Vec<LogId>,
 }
 
 /// Lets threads wait for the driver's next result without missing it.
@@ -108,6 +111,7 @@ impl Shared {
             ready: Mutex::default(),
             news: Mutex::default(),
             sealing: Mutex::default(),
+            suspect: Mutex::default(),
             dirty: Mutex::default(),
             progress: Progress::default(),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),

@@ -5,7 +5,7 @@ use super::fetch::damaged;
 use super::inner::Inner;
 use super::read::TimestampedOffset;
 use crate::batch::{BatchView, DecompressLimits, RecordView, TimestampType};
-use crate::segment::{FileKind, Frame, Segment, Walk, WalkError};
+use crate::segment::{AtDamage, Frame, Segment, Walk, WalkError};
 use crate::units::{Offset, Timestamp};
 
 impl Inner {
@@ -19,7 +19,7 @@ impl Inner {
         let start = self.marks.start.get();
         let view = self.view();
         for segment in view.segments.iter().skip(view.floor(start)) {
-            let io = |error| damaged(segment, segment.base(), WalkError::Io(error));
+            let io = |error| damaged(segment, WalkError::Io(error));
             let latest = segment.latest_timestamp().map_err(io)?;
             if latest.is_none_or(|latest| latest.timestamp < timestamp) {
                 continue;
@@ -40,7 +40,7 @@ impl Inner {
         let view = self.view();
         let mut best: Option<(Offset, Timestamp)> = None;
         for segment in view.segments.iter().skip(view.floor(start)) {
-            let io = |error| damaged(segment, segment.base(), WalkError::Io(error));
+            let io = |error| damaged(segment, WalkError::Io(error));
             let Some(latest) = segment.latest_timestamp().map_err(io)? else { continue };
             if best.is_some_and(|(_, timestamp)| timestamp >= latest.timestamp) {
                 continue;
@@ -112,9 +112,11 @@ fn each_batch(
     ceiling: Offset,
     mut visit: impl FnMut(&Frame, &dyn Fn() -> Result<Vec<u8>, ReadError>) -> Result<bool, ReadError>,
 ) -> Result<(), ReadError> {
-    let fail = |error| damaged(segment, from, error);
-    let Some((position, _)) = segment.find(from.max(segment.base())).map_err(fail)? else { return Ok(()) };
-    let mut walk = Walk::new(segment, position).map_err(|error| fail(WalkError::Io(error)))?;
+    let fail = |error| damaged(segment, error);
+    let from = from.max(segment.base());
+    let Some((position, _)) = segment.find_unbroken(from).map_err(fail)? else { return Ok(()) };
+    let mut walk =
+        Walk::new(segment, position, AtDamage::Stop).map_err(|error| fail(WalkError::Io(error)))?;
     while let Some((position, frame)) = walk.next().map_err(fail)? {
         if frame.base >= ceiling {
             break;
@@ -122,11 +124,7 @@ fn each_batch(
         let bytes = || {
             let bytes = walk.batch_bytes(position, frame.size).map_err(|error| fail(WalkError::Io(error)))?;
             if bytes.get(16).is_some_and(|magic| *magic >= 2) && BatchView::parse(&bytes).is_err() {
-                return Err(ReadError::Damaged {
-                    path: segment.path(FileKind::Log),
-                    position,
-                    offset: frame.base,
-                });
+                return Err(fail(WalkError::Damaged(position)));
             }
             Ok(bytes)
         };

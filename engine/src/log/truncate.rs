@@ -10,6 +10,7 @@
 use std::io;
 use std::sync::Arc;
 
+use super::fetch::damaged;
 use super::inner::Inner;
 use super::producers::rebuild_producers;
 use super::queue::WriteQueue;
@@ -79,7 +80,7 @@ impl Inner {
         let (stay, go) = view.segments.split_at(kept + 1);
         let Some(last) = stay.last().map(Arc::clone) else { return Ok(log_end) };
         let epochs_changed = self.publish_cut(stay.to_vec(), end);
-        last.reactivate(end, size).map_err(|error| walk_failed(&last, end, error))?;
+        last.reactivate(end, size).map_err(|error| walk_failed(&last, error))?;
         if self.holds(Rule::ProducersFollowTruncation) {
             self.remove_snapshots(|offset| offset > end)?;
         }
@@ -91,7 +92,7 @@ impl Inner {
             let rebuilt = rebuild_producers(self, end, now.monotonic)?;
             self.writer().producers = rebuilt.producers;
         }
-        let first = first_batch(&last, end)?;
+        let first = first_batch(&last)?;
         let age_max = self.shared.age_max(&self.config());
         let mut writer = self.writer();
         writer.queue = WriteQueue::new(size);
@@ -207,9 +208,21 @@ impl Inner {
             let Some(segment) = segments.get(kept) else {
                 return Ok(Cut { kept: 0, size: 0, end: self.marks.start.get() });
             };
-            let found = segment.find(to).map_err(|error| walk_failed(segment, to, error))?;
-            let size = found.map_or(segment.size(), |(position, _)| position);
-            let end = end_below(segment, to, size)?;
+            let found = segment.find(to).map_err(|error| walk_failed(segment, error))?;
+            let mut size = found.map_or(segment.size(), |(position, _)| position);
+            let mut end = end_below(segment, to, size)?;
+            // Offsets that cannot be read count as they stand; where the cut lies among them, nobody knows where a batch begins.
+            let damaged = segment.damaged();
+            let ranges = damaged.iter().flat_map(|ranges| ranges.iter());
+            for range in ranges.filter(|range| range.bytes.0 < size || range.bytes.0 == segment.size()) {
+                if range.offsets.end() <= to {
+                    end = end.max(range.offsets.end());
+                } else if range.offsets.start() < to || range.bytes.0 < size {
+                    size = size.min(range.bytes.0);
+                    end = range.offsets.start();
+                    break;
+                }
+            }
             // A segment of which nothing stays is no end: the batch before it is, in the segment before.
             if size > 0 || kept == 0 {
                 return Ok(Cut { kept, size, end });
@@ -223,6 +236,8 @@ impl Inner {
     fn publish_cut(&self, segments: Vec<Arc<Segment>>, end: Offset) -> bool {
         let mut writer = self.writer();
         writer.sync.cut(end);
+        let is_left = |segment: Offset| segments.iter().any(|left| left.base() == segment);
+        writer.damaged.retain(|range| is_left(range.segment) && range.offsets.start() < end);
         self.marks.cut(end);
         let epochs_changed = self.holds(Rule::EpochsFollowTruncation) && writer.epochs.truncate_from_end(end);
         self.set_segments(segments);
@@ -280,22 +295,18 @@ fn end_below(segment: &Arc<Segment>, to: Offset, size: u64) -> Result<Offset, Cu
         return Ok(segment.base());
     }
     let last = segment.last_frame_below(to, size);
-    let last = last.map_err(|error| walk_failed(segment, segment.base(), error))?;
+    let last = last.map_err(|error| walk_failed(segment, error))?;
     Ok(last.map_or(segment.base(), |frame| frame.end()))
 }
 
-fn first_batch(segment: &Arc<Segment>, end: Offset) -> Result<Option<FirstBatch>, CutError> {
-    let first = segment.find(segment.base()).map_err(|error| walk_failed(segment, end, error))?;
+fn first_batch(segment: &Arc<Segment>) -> Result<Option<FirstBatch>, CutError> {
+    let first = segment.find(segment.base()).map_err(|error| walk_failed(segment, error))?;
     Ok(first.map(|(_, frame)| FirstBatch { max_timestamp: frame.max_timestamp }))
 }
 
-/// What a walk over a segment failed for, as a reader is told it.
-pub(crate) fn walk_failed(segment: &Segment, offset: Offset, error: WalkError) -> CutError {
-    let path = segment.path(FileKind::Log);
-    CutError::Damaged(match error {
-        WalkError::Io(source) => ReadError::Io { path, source },
-        WalkError::Damaged(position) => ReadError::Damaged { path, position, offset },
-    })
+/// What a walk over a segment failed for.
+pub(crate) fn walk_failed(segment: &Segment, error: WalkError) -> CutError {
+    CutError::Damaged(damaged(segment, error))
 }
 
 /// What stays.

@@ -30,8 +30,8 @@ pub(super) fn recall_windows(
     let mut parts: Vec<(&Arc<Segment>, Offset)> = Vec::new();
     let mut bytes_left = BYTES_MAX;
     for segment in view.segments.iter().rev().filter(|segment| segment.base() < offset) {
-        let tail = tail(segment, offset, bytes_left)
-            .map_err(|error| walk_failed(segment, offset, WalkError::Io(error)))?;
+        let tail =
+            tail(segment, offset, bytes_left).map_err(|error| walk_failed(segment, WalkError::Io(error)))?;
         let Some((from, bytes)) = tail else { break };
         parts.push((segment, from));
         bytes_left = bytes_left.saturating_sub(bytes);
@@ -45,7 +45,7 @@ pub(super) fn recall_windows(
     for (segment, from) in parts.into_iter().rev() {
         match replay(&mut earlier, segment, from, offset, now) {
             Ok(()) => {}
-            Err(error @ WalkError::Io(_)) => return Err(walk_failed(segment, from, error)),
+            Err(error @ WalkError::Io(_)) => return Err(walk_failed(segment, error)),
             // What lies before damage is not what came right before the batches behind it.
             Err(WalkError::Damaged(_)) => {
                 damaged.push(Arc::clone(segment));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Closed;
 use super::config::LogConfig;
 use super::queue::WriteQueue;
-use crate::segment::{FirstBatch, Segment};
+use crate::segment::{DamagedRange, FirstBatch, Segment};
 use crate::state::{EpochHistory, Producers};
 use crate::units::{Now, Offset, Timestamp};
 
@@ -26,6 +26,8 @@ pub(crate) struct Writer {
     pub(crate) names: Names,
     /// Segments that were rolled, or found at opening, and whose files are not yet as they will stay. Oldest first.
     pub(crate) unsealed: VecDeque<Unsealed>,
+    /// What is known to be damaged, by segment and place; the segments know it too.
+    pub(crate) damaged: Vec<DamagedRange>,
     /// The time of the last append.
     pub(crate) clock: Now,
     /// Whether the log is in the list of dirty ones.

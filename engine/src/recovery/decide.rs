@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use super::epochs::believed;
 use super::facts::{Facts, Machine, RecoveryPoint, Refusal, SegmentFiles, Sorted, Stop};
 use super::orders::{ScanDepth, plan_scan};
-use super::plan::{DamagedRange, Plan, Step, SuspectReason};
+use super::plan::{Plan, Step, SuspectReason};
 use super::scan::{BadBytes, BadKind, SegmentScan};
 use crate::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
+use crate::segment::DamagedRange;
 use crate::units::{Offset, OffsetRange};
 
 /// Plans the recovery of one log. The same facts always give the same plan.

@@ -34,8 +34,9 @@ mod plan;
 mod recovery_test;
 mod scan;
 
+pub use crate::segment::DamagedRange;
 pub use decide::plan_recovery;
 pub use facts::{EpochFacts, EpochWitness, Facts, FileFact, Machine, RecoveryPoint, Refusal, Stop};
 pub use orders::{ScanDepth, ScanOrder, plan_scan};
-pub use plan::{DamagedRange, Plan, Step, SuspectReason};
+pub use plan::{Plan, Step, SuspectReason};
 pub use scan::{BadBytes, BadKind, EpochRun, SegmentScan, SegmentScanner};

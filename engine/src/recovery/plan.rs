@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::scan::BadKind;
 use crate::checkpoint::CleanPartition;
+use crate::segment::DamagedRange;
 use crate::state::{EpochHistory, EpochStart};
 use crate::units::{Offset, OffsetRange};
 
@@ -102,17 +103,6 @@ pub enum Step {
     RewriteEpochs,
 }
 
-/// Offsets that are in the log and cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct DamagedRange {
-    /// The base offset of the segment.
-    pub segment: Offset,
-    /// The offsets. A fetch that begins inside gets an error; one that begins before ends there.
-    pub offsets: OffsetRange,
-    /// The bytes in the segment's file, from and until.
-    pub bytes: (u64, u64),
-}
-
 /// Why a replica may lack records that it once had.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
@@ -202,13 +192,6 @@ impl fmt::Display for Step {
             Self::RebuildIndex { base } => write!(f, "make the indexes of segment {base} again"),
             Self::RewriteEpochs => write!(f, "write the epoch checkpoint again"),
         }
-    }
-}
-
-impl fmt::Display for DamagedRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (from, until) = self.bytes;
-        write!(f, "damaged: offsets {}, bytes {from}..{until} of segment {}", self.offsets, self.segment)
     }
 }
 

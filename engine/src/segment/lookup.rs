@@ -2,9 +2,9 @@
 
 use std::io;
 
-use super::{FileKind, Segment, Walk, WalkError};
+use super::{AtDamage, FileKind, Segment, Walk, WalkError};
 use crate::disk::Open;
-use crate::index::{ActiveIndex, SealedOffsetIndex, SealedTimeIndex, TimeEntry};
+use crate::index::{ActiveIndex, OffsetEntry, SealedOffsetIndex, SealedTimeIndex, TimeEntry};
 use crate::units::{Offset, Timestamp};
 
 /// See the module's documentation.
@@ -35,12 +35,21 @@ impl SegmentIndex {
         Ok(())
     }
 
-    pub(super) fn floor(&self, offset: Offset) -> u64 {
+    pub(super) fn floor(&self, offset: Offset) -> Option<OffsetEntry> {
         match self {
-            Self::Active(index) => index.floor(offset),
-            Self::Sealed { offsets, .. } => offsets.floor(offset),
-            Self::Unopened => 0,
+            Self::Active(index) => index.floor_entry(offset),
+            Self::Sealed { offsets, .. } => offsets.floor_entry(offset),
+            Self::Unopened => None,
         }
+    }
+
+    /// Makes the indexes again if they are files; says whether they were.
+    pub(super) fn distrust(&mut self, segment: &Segment) -> io::Result<bool> {
+        let are_files = matches!(self, Self::Sealed { .. });
+        if are_files {
+            *self = Self::Active(rebuilt(segment)?);
+        }
+        Ok(are_files)
     }
 
     pub(super) fn latest(&self) -> Option<TimeEntry> {
@@ -76,7 +85,7 @@ fn mapped(segment: &Segment) -> Option<SegmentIndex> {
 
 fn rebuilt(segment: &Segment) -> io::Result<ActiveIndex> {
     let mut index = segment.home.settings.empty(segment.base);
-    let mut walk = Walk::new(segment, 0)?;
+    let mut walk = Walk::new(segment, 0, AtDamage::PassOver)?;
     loop {
         match walk.next() {
             Ok(Some((position, frame))) => {

@@ -2,6 +2,7 @@
 //!
 //! A segment refuses to know its neighbours, and what of it is durable.
 
+mod damage;
 mod files;
 mod frame;
 mod lookup;
@@ -13,17 +14,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+pub use damage::DamagedRange;
 pub use name::{FileKind, file_path, parse_file_name};
 
 pub(crate) use files::OpenFiles;
 pub(crate) use frame::{Frame, frame_at};
 pub(crate) use lookup::SegmentIndex;
-pub(crate) use walk::{Walk, WalkError};
+pub(crate) use walk::{AtDamage, Walk, WalkError};
 
+use damage::Damage;
 use files::Slot;
 
 use crate::disk::{Disk, File, Open};
-use crate::index::{ActiveIndex, TimeEntry};
+use crate::index::{ActiveIndex, OffsetEntry, TimeEntry};
 use crate::units::{Offset, Timestamp};
 
 /// How an index is made (`index.interval.bytes`, `segment.index.bytes`).
@@ -63,6 +66,7 @@ pub(crate) struct Segment {
     /// Bytes that are written; readers look at no more.
     size: AtomicU64,
     index: Mutex<SegmentIndex>,
+    damage: Damage,
 }
 
 impl Segment {
@@ -74,6 +78,7 @@ impl Segment {
             file: Arc::new(Mutex::new(Some(file))),
             size: AtomicU64::new(size),
             index: Mutex::new(SegmentIndex::Active(index)),
+            damage: Damage::default(),
         }
     }
 
@@ -85,6 +90,7 @@ impl Segment {
             file: Slot::default(),
             size: AtomicU64::new(size),
             index: Mutex::new(SegmentIndex::Unopened),
+            damage: Damage::default(),
         }
     }
 
@@ -100,6 +106,36 @@ impl Segment {
 
     pub(crate) fn set_size(&self, size: u64) {
         self.size.store(size, Ordering::Release);
+    }
+
+    /// What is known to be damaged in it, by its place in the file; `None` if nothing is.
+    pub(crate) fn damaged(&self) -> Option<Arc<[DamagedRange]>> {
+        self.damage.ranges()
+    }
+
+    /// Whether this and what lies before was looked at: offsets that are missing there were never there, or are known to be damaged.
+    pub(crate) fn is_examined(&self, position: u64) -> bool {
+        self.damage.examined_bytes().is_some_and(|examined| position < examined)
+    }
+
+    /// Whether all of it was looked at.
+    pub(crate) fn is_all_examined(&self) -> bool {
+        self.damage.examined_bytes().is_some_and(|examined| examined >= self.size())
+    }
+
+    /// This is damaged, and all of it if everything up to `size` was looked at.
+    pub(crate) fn set_examined(&self, size: Option<u64>, damaged: Vec<DamagedRange>) {
+        self.damage.set(damaged);
+        self.damage.set_examined(size);
+    }
+
+    /// The first range known to be damaged that has an offset from `from` on and lies before `position`.
+    pub(crate) fn damaged_between(&self, from: Offset, position: u64) -> Option<DamagedRange> {
+        let ranges = self.damaged()?;
+        let is_between = |range: &&DamagedRange| {
+            range.offsets.end() > from && range.bytes.0 <= position && !range.offsets.is_empty()
+        };
+        ranges.iter().find(is_between).cloned()
     }
 
     /// The path of one of its files.
@@ -146,9 +182,19 @@ impl Segment {
 
     /// Where to begin to look for an offset: at or before the batch that holds it.
     pub(crate) fn floor(&self, offset: Offset) -> io::Result<u64> {
+        Ok(self.floor_entry(offset)?.map_or(0, |entry| entry.position))
+    }
+
+    /// The index entry that [`Segment::floor`] goes by: the batch at its position has its last offset, or one of the two is wrong.
+    pub(crate) fn floor_entry(&self, offset: Offset) -> io::Result<Option<OffsetEntry>> {
         let mut index = self.index();
         index.open(self)?;
-        Ok(index.floor(offset).min(self.size()))
+        Ok(index.floor(offset).filter(|entry| entry.position < self.size()))
+    }
+
+    /// The index files are not what they should be: does without them. Says whether there were any.
+    pub(crate) fn distrust_index(&self) -> io::Result<bool> {
+        self.index().distrust(self)
     }
 
     /// The greatest timestamp and the last offset of the first batch that has it.
@@ -165,19 +211,44 @@ impl Segment {
         Ok(index.time_floor(timestamp).map_or(self.base, |entry| entry.last_offset))
     }
 
-    /// The first batch whose last offset is not below `offset`, and its position; `None` if all lie below.
+    /// The first batch whose last offset is not below `offset`, and its position; `None` if all lie below. Passes over what is known to be
+    /// damaged.
     pub(crate) fn find(&self, offset: Offset) -> Result<Option<(u64, Frame)>, WalkError> {
-        let from = self.floor(offset).map_err(WalkError::Io)?;
-        match self.find_from(offset, from) {
-            // An index that points into the middle of a batch, or behind what is looked for, is wrong: it is derived, so do without.
-            Err(WalkError::Damaged(_)) if from > 0 => self.find_from(offset, 0),
-            found => found,
+        match self.floor_entry(offset).map_err(WalkError::Io)? {
+            None => self.find_from(offset, 0, None),
+            Some(entry) => match self.find_from(offset, entry.position, Some(entry.last_offset)) {
+                // An index that points into the middle of a batch, or behind what is looked for, is wrong: it is derived, so do without.
+                Err(WalkError::Damaged(_)) => {
+                    self.distrust_index().map_err(WalkError::Io)?;
+                    self.find_from(offset, 0, None)
+                }
+                found => found,
+            },
         }
     }
 
-    fn find_from(&self, offset: Offset, position: u64) -> Result<Option<(u64, Frame)>, WalkError> {
-        let mut walk = Walk::new(self, position).map_err(WalkError::Io)?;
+    /// As [`Segment::find`], and an error if something between is known to be damaged.
+    pub(crate) fn find_unbroken(&self, offset: Offset) -> Result<Option<(u64, Frame)>, WalkError> {
+        let found = self.find(offset)?;
+        let position = found.map_or(self.size(), |(position, _)| position);
+        match self.damaged_between(offset, position) {
+            Some(range) => Err(WalkError::Damaged(range.bytes.0)),
+            None => Ok(found),
+        }
+    }
+
+    /// `named` is the last offset of the batch at `position`.
+    fn find_from(
+        &self,
+        offset: Offset,
+        position: u64,
+        mut named: Option<Offset>,
+    ) -> Result<Option<(u64, Frame)>, WalkError> {
+        let mut walk = Walk::new(self, position, AtDamage::PassOver).map_err(WalkError::Io)?;
         while let Some((position, frame)) = walk.next()? {
+            if named.take().is_some_and(|last| last != frame.last) {
+                return Err(WalkError::Damaged(position));
+            }
             if frame.last >= offset {
                 return Ok(Some((position, frame)));
             }
@@ -203,7 +274,7 @@ impl Segment {
             Some(before) => self.floor(before).map_err(WalkError::Io)?,
             None => 0,
         };
-        let mut walk = Walk::new(self, from).map_err(WalkError::Io)?;
+        let mut walk = Walk::new(self, from, AtDamage::PassOver).map_err(WalkError::Io)?;
         let mut crc = None;
         while let Some((position, _)) = walk.next()? {
             crc = walk.header(position).map(|header| header.crc);
@@ -212,7 +283,7 @@ impl Segment {
     }
 
     fn last_frame_between(&self, from: u64, position: u64) -> Result<Option<Frame>, WalkError> {
-        let mut walk = Walk::new(self, from).map_err(WalkError::Io)?;
+        let mut walk = Walk::new(self, from, AtDamage::PassOver).map_err(WalkError::Io)?;
         let mut last = None;
         while let Some((at, frame)) = walk.next()? {
             if at >= position {
@@ -271,6 +342,7 @@ impl Segment {
             }
         };
         self.set_size(size);
+        self.damage.cut(size);
         let from = active.truncate(end);
         match self.note_all(&mut active, from) {
             Ok(()) => {}
@@ -291,7 +363,7 @@ impl Segment {
     }
 
     fn note_all(&self, index: &mut ActiveIndex, from: u64) -> Result<(), WalkError> {
-        let mut walk = Walk::new(self, from).map_err(WalkError::Io)?;
+        let mut walk = Walk::new(self, from, AtDamage::PassOver).map_err(WalkError::Io)?;
         while let Some((position, frame)) = walk.next()? {
             index.note(frame.last, position, frame.size as u64, frame.max_timestamp);
         }

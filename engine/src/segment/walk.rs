@@ -1,13 +1,16 @@
 //! Walks over the headers of a segment's batches, without reading what lies between.
 //!
-//! Checks no CRC; whoever hands bytes out does.
+//! Checks no CRC; whoever hands bytes out does. Checks that offsets ascend, because they lie outside of it. Ranges that are known to be
+//! damaged are passed over, or end the walk, as the caller chose.
 
 use std::io;
 
 use crate::batch::BatchHeader;
 use crate::disk::File;
+use crate::units::Offset;
 
-use super::{Frame, Segment, frame_at};
+use super::{DamagedRange, Frame, Segment, frame_at};
+use std::sync::Arc;
 
 const WINDOW_BYTES: usize = 16 << 10;
 
@@ -16,8 +19,15 @@ const WINDOW_BYTES: usize = 16 << 10;
 pub(crate) enum WalkError {
     /// The file could not be read.
     Io(io::Error),
-    /// There is no batch at this position.
+    /// There is no batch at this position, or none that fits there.
     Damaged(u64),
+}
+
+/// What a walk does where a range is known to be damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AtDamage {
+    PassOver,
+    Stop,
 }
 
 /// See the module's documentation.
@@ -28,17 +38,36 @@ pub(crate) struct Walk {
     end: u64,
     window: Vec<u8>,
     window_at: u64,
+    /// The lowest offset that the next batch can have.
+    lowest: Offset,
+    damaged: Option<Arc<[DamagedRange]>>,
+    at_damage: AtDamage,
 }
 
 impl Walk {
     /// From `position`, which is the beginning of a batch, to the end of what is written in the segment.
-    pub(crate) fn new(segment: &Segment, position: u64) -> io::Result<Self> {
-        let end = segment.size();
-        Ok(Self { file: segment.file()?, position, end, window: Vec::new(), window_at: 0 })
+    pub(crate) fn new(segment: &Segment, position: u64, at_damage: AtDamage) -> io::Result<Self> {
+        Ok(Self {
+            end: segment.size(),
+            file: segment.file()?,
+            position,
+            window: Vec::new(),
+            window_at: 0,
+            lowest: segment.base(),
+            damaged: segment.damaged(),
+            at_damage,
+        })
     }
 
     /// The next batch and its position; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Frame)>, WalkError> {
+        while let Some(until) = self.known_damage() {
+            match self.at_damage {
+                AtDamage::Stop => return Err(WalkError::Damaged(self.position)),
+                AtDamage::PassOver if until == self.position => break,
+                AtDamage::PassOver => self.position = until,
+            }
+        }
         let position = self.position;
         if position >= self.end {
             return Ok(None);
@@ -50,10 +79,11 @@ impl Walk {
             self.frame_in_window().ok_or(WalkError::Damaged(position))?
         };
         let behind = position + frame.size as u64;
-        if behind > self.end {
+        if behind > self.end || frame.base < self.lowest {
             return Err(WalkError::Damaged(position));
         }
         self.position = behind;
+        self.lowest = frame.end();
         Ok(Some((position, frame)))
     }
 
@@ -69,6 +99,17 @@ impl Walk {
         let count = self.file.read_at(&mut bytes, position)?;
         bytes.truncate(count);
         Ok(bytes)
+    }
+
+    /// Where the damage ends that is known to be here.
+    fn known_damage(&self) -> Option<u64> {
+        let ranges = self.damaged.as_deref()?.iter();
+        let here = |range: &&DamagedRange| {
+            let (from, until) = range.bytes;
+            (from..until).contains(&self.position) || (from == until && from == self.position)
+        };
+        // One may begin where another ends.
+        ranges.filter(here).map(|range| range.bytes.1).max()
     }
 
     fn frame_in_window(&self) -> Option<Frame> {

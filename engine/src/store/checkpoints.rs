@@ -4,7 +4,7 @@
 use std::sync::MutexGuard;
 
 use super::Store;
-use crate::checkpoint::{LOG_STARTS, OffsetCheckpoint, RECOVERY_POINTS, write_offsets};
+use crate::checkpoint::{LOG_STARTS, NotedDamage, OffsetCheckpoint, RECOVERY_POINTS, write_offsets};
 use crate::log::{FileError, Inner, lock};
 use crate::rules::Rule;
 use crate::units::Offset;
@@ -14,6 +14,7 @@ use crate::units::Offset;
 pub(super) struct Checkpoints {
     pub(super) recovery_points: Option<OffsetCheckpoint>,
     pub(super) starts: Option<OffsetCheckpoint>,
+    pub(super) damage: Option<Vec<NotedDamage>>,
 }
 
 impl Store {
@@ -35,7 +36,8 @@ impl Store {
             }
         }
         self.write_points(&mut checkpoints, points)?;
-        self.write_starts(&mut checkpoints, starts)
+        self.write_starts(&mut checkpoints, starts)?;
+        self.write_damage_note(&mut checkpoints)
     }
 
     /// Lowers what the files say of one log to a recovery point and a start, before its bytes above go.

@@ -123,7 +123,7 @@ impl Store {
 fn last_crc(log: &Arc<Inner>) -> Result<Option<u32>, CloseError> {
     let segment = Arc::clone(&log.writer().active.segment);
     let crc = segment.last_crc(log.marks.written.get());
-    crc.map_err(|error| match walk_failed(&segment, segment.base(), error) {
+    crc.map_err(|error| match walk_failed(&segment, error) {
         CutError::Damaged(damage) => damage.into(),
         CutError::File(error) => error.into(),
         CutError::Closed(_) | CutError::Truncating => CloseError::Closed,

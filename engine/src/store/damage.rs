@@ -1,100 +1,206 @@
-//! Damage that recovery did not look for: bytes below the recovery point that turn out to be no batch when the state of producers is made
-//! again. The log opens all the same, and says so.
+//! Damage: looked for where something did not fit, kept in the log, written down in the data directory, and looked for again at the opening.
+//!
+//! ```text
+//! a read, a walk, the note of the last process ──> suspect segment ──> every byte of it read ──> ranges ──> log, note, whoever asks
+//! ```
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
+use super::checkpoints::Checkpoints;
 use super::scan::{Place, scan_segment};
-use crate::log::Inner;
-use crate::recovery::{DamagedRange, Plan, SuspectReason};
-use crate::segment::{IndexSettings, Segment};
-use crate::units::OffsetRange;
+use super::{JobDone, JobError, Store};
+use crate::checkpoint::{DAMAGE_NOTE, NotedDamage, write_damage};
+use crate::log::{Cleanup, ColdRead, FileError, Inner, LogId, ReadError, Source, lock};
+use crate::recovery::{DamagedRange, Plan, SegmentScan, SuspectReason};
+use crate::segment::{AtDamage, FileKind, IndexSettings, Segment, Walk, WalkError};
+use crate::units::{Offset, OffsetRange};
 
-/// Reads segments in which there is damage, and adds what the plan does not know of.
-pub(super) fn add_damage(
-    plan: &mut Plan,
-    log: &Inner,
-    segments: &[Arc<Segment>],
-    batch_bytes_max: usize,
-) -> io::Result<()> {
-    let view = log.view();
-    for segment in segments {
-        let base = segment.base();
-        if plan.damaged.iter().any(|known| known.segment == base) {
-            continue;
-        }
-        let next = view.segments.iter().map(|segment| segment.base()).find(|next| *next > base);
-        let place = Place { base, log_bytes: segment.size(), from: 0, expected: base };
-        // Its index is of no use here, and stays empty.
-        let index = IndexSettings { interval_bytes: u64::MAX, bytes_max: 0 }.empty(base);
-        for bad in scan_segment(&segment.file()?, place, index, batch_bytes_max)?.scan.bad {
-            let until = bad.next.or(next).unwrap_or(plan.end);
-            let Some(offsets) = OffsetRange::new(bad.expected, until.max(bad.expected)) else { continue };
-            // Nobody misses what lies below the start.
-            if until > plan.start {
-                plan.damaged.push(DamagedRange { segment: base, offsets, bytes: (bad.position, bad.until) });
-                plan.suspect.push(SuspectReason::Damaged { offsets });
-            }
-        }
-    }
-    Ok(())
+/// What lies between a segment's last batch and the next segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GapBehind {
+    /// Compaction may have left it, or nobody knows.
+    Legal,
+    /// Batches that are gone.
+    Damage,
 }
 
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::super::test_support::*;
-    use super::super::{Job, JobDone};
-    use crate::disk::{Disk, SimulatedDisk};
-    use crate::log::{Permit, Read, ReadError};
-    use crate::units::Offset;
-    use std::sync::Arc;
-
-    #[test]
-    fn one_damaged_log_keeps_nobody_from_opening_and_is_told_of() {
-        let simulated = SimulatedDisk::new(1);
-        let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
-        let (store, _) = open(&disk, Path::new("/data"));
-        for log in ["t-0", "t-1"] {
-            let log = store.create_log(&name(log), None, small_segments(400), now(0)).unwrap();
-            for number in 0..16 {
-                log.append(Permit::new(epoch(0)), numbered(1, number * 2, 2), now(1)).unwrap();
+impl Store {
+    /// Adds what the plan of an opening does not know of: damage in segments that it did not have to read, because the state of producers was
+    /// made from them or because the last process wrote it down. From then on the log knows of all of it.
+    pub(super) fn add_damage(&self, plan: &mut Plan, log: &Inner, met: &[Arc<Segment>]) -> io::Result<()> {
+        let name = log.name.to_string();
+        let noted: Vec<NotedDamage> = {
+            let checkpoints = lock(&self.inner.checkpoints);
+            let noted = checkpoints.damage.iter().flatten();
+            noted.filter(|noted| noted.log == name).cloned().collect()
+        };
+        for segment in &log.view().segments {
+            let base = segment.base();
+            let mut noted = noted.iter().filter(|noted| noted.segment == base).peekable();
+            let is_suspect = noted.peek().is_some() || met.iter().any(|met| met.base() == base);
+            if is_suspect && !plan.damaged.iter().any(|known| known.segment == base) {
+                // Whether the log is compacted is not known yet; whoever noted a gap knew.
+                let is_gap = noted.any(|noted| noted.bytes.1 >= noted.file_bytes);
+                let gap = if is_gap { GapBehind::Damage } else { GapBehind::Legal };
+                let Some((size, found)) = self.look_for_damage(log, segment, gap)? else { continue };
+                for range in found.iter().filter(|range| log.is_missed(range)) {
+                    plan.suspect.push(SuspectReason::Damaged { offsets: range.offsets });
+                    plan.damaged.push(range.clone());
+                }
+                log.set_damaged(segment, Some(size), found);
+            } else {
+                let known = plan.damaged.iter().filter(|range| range.segment == base);
+                // Not all of it need have been read, nor kept what lies below the start.
+                log.set_damaged(segment, None, known.cloned().collect());
             }
-            store.want_durable(&log);
-            turn(&store);
-            assert!(log.segment_count() > 3);
         }
-        for log in store.logs() {
-            Job::Seal { log: log.id() }.run(&store);
-            store.want_durable(&log);
-            turn(&store);
-        }
-        assert!(matches!(Job::Checkpoint { now: now(2) }.run(&store), JobDone::Checkpointed));
-        drop(store);
+        Ok(())
+    }
 
-        // A header in the first segment, below the recovery point; what the windows of producers are made from again lies there.
-        let path = Path::new("/data/t-0/00000000000000000000.log");
-        let length: [u8; 4] = simulated.contents(path).unwrap()[8..12].try_into().unwrap();
-        let batch_bytes = u64::from(u32::from_be_bytes(length)) + 12;
-        simulated.damage(path, batch_bytes, &[0xff; 61]).unwrap();
-        let next: Arc<dyn Disk> = Arc::new(simulated.crash_kill(&mut fastrand::Rng::with_seed(1)));
-        let (store, report) = open(&next, Path::new("/data"));
-        let [damaged, whole] = &report.logs[..] else { panic!("{report:?}") };
-        assert!(whole.plan.damaged.is_empty() && !whole.suspect);
-        let [range] = &damaged.plan.damaged[..] else { panic!("{}", damaged.plan) };
-        assert_eq!((range.segment, range.offsets.start(), range.offsets.end()), (at(0), at(2), at(4)));
-        assert_eq!(range.bytes, (batch_bytes, 2 * batch_bytes));
-        assert!(damaged.suspect && damaged.end == at(32));
-
-        let log = store.log(&name("t-0")).unwrap();
-        let mut inside = log.read(at(2), Offset::MAX, 100, true);
-        if let Ok(Read::Cold(asked)) = inside {
-            let done = Job::ColdRead(asked).run(&store);
-            let JobDone::Read { result, .. } = done else { panic!("{done:?}") };
-            inside = result;
+    /// Examines a segment and keeps what comes of it, in the log and in the note.
+    pub(super) fn examine(&self, log: &Inner, segment: &Arc<Segment>) -> Result<(), JobError> {
+        let unreadable = |source| ReadError::Io { path: segment.path(FileKind::Log), source };
+        let gap = match log.config().cleanup {
+            Cleanup::Delete => GapBehind::Damage,
+            Cleanup::Compact | Cleanup::CompactAndDelete => GapBehind::Legal,
+        };
+        let found = self.look_for_damage(log, segment, gap).map_err(unreadable)?;
+        let Some((size, found)) = found else { return Ok(()) };
+        if log.set_damaged(segment, Some(size), found) {
+            self.write_damage_note(&mut lock(&self.inner.checkpoints))?;
         }
-        assert!(matches!(inside, Err(ReadError::Damaged { .. })), "{inside:?}");
-        assert!(!read_all(&store, &log, 8).is_empty(), "the other segments are whole");
+        Ok(())
+    }
+
+    pub(super) fn examine_segment(&self, id: LogId, base: Offset) -> Result<JobDone, JobError> {
+        let log = self.any_log(id)?;
+        if let Some(segment) = log.segment(base) {
+            self.examine(&log, &segment)?;
+        }
+        let damaged = log.writer().damaged.iter().filter(|range| range.segment == base).cloned().collect();
+        Ok(JobDone::Examined { log: id, segment: base, damaged })
+    }
+
+    pub(super) fn read_cold(&self, log: &Inner, asked: &ColdRead) -> Result<crate::log::Read, ReadError> {
+        let examine = |segment: &Arc<Segment>| {
+            if let Err(JobError::Damaged(error)) = self.examine(log, segment) {
+                return Err(error);
+            }
+            // It is known, if perhaps not written down; then the directory has failed, which is told elsewhere.
+            Ok(())
+        };
+        log.read(asked, Source::Device { examine: &examine })
+    }
+
+    /// The written size of a segment, and everything that is damaged in it. `None` if the log has it no more.
+    fn look_for_damage(
+        &self,
+        log: &Inner,
+        segment: &Arc<Segment>,
+        gap: GapBehind,
+    ) -> io::Result<Option<(u64, Vec<DamagedRange>)>> {
+        let Some((size, next)) = log.bounds_of(segment) else { return Ok(None) };
+        let (base, file) = (segment.base(), segment.file()?);
+        let log_bytes = size.min(file.size()?);
+        let place = Place { base, log_bytes, from: 0, expected: base };
+        // Its index is of no use here, and stays empty.
+        let index = IndexSettings { interval_bytes: u64::MAX, bytes_max: 0 }.empty(base);
+        let scan = scan_segment(&file, place, index, self.inner.config.batch_bytes_max)?.scan;
+        let mut ranges = Vec::new();
+        let mut add = |from: Offset, until: Offset, bytes| {
+            let offsets = OffsetRange::new(from, until.max(from));
+            ranges.extend(offsets.map(|offsets| DamagedRange { segment: base, offsets, bytes }));
+        };
+        let mut end = scan.end;
+        for bad in &scan.bad {
+            let until = bad.next.unwrap_or(next);
+            add(bad.expected, until, (bad.position, bad.until));
+            end = end.max(until);
+        }
+        for (offsets, bytes) in wrong_epochs(log, &scan) {
+            add(offsets.start(), offsets.end(), bytes);
+        }
+        if scan.end > next {
+            // It is the last one whose offset is wrong: no other is there to tell by.
+            if let Some((position, before)) = batch_beyond(segment, next)? {
+                add(before, next, (position, log_bytes));
+            }
+        } else if end < next && (gap == GapBehind::Damage || log_bytes < size) {
+            add(end, next, (log_bytes, size));
+        }
+        Ok(Some((size, ranges)))
+    }
+
+    /// What the next opening has to look at again, if it is not what the file says.
+    pub(super) fn write_damage_note(
+        &self,
+        checkpoints: &mut MutexGuard<'_, Checkpoints>,
+    ) -> Result<(), FileError> {
+        let mut noted = Vec::new();
+        for log in self.logs() {
+            let damaged = log.damaged();
+            noted.extend(damaged.iter().map(|range| note(&log.0, range)));
+        }
+        if checkpoints.damage.as_ref() == Some(&noted) {
+            return Ok(());
+        }
+        let shared = self.shared();
+        let path = shared.directory.join(DAMAGE_NOTE);
+        write_damage(shared.disk.as_ref(), &path, &noted).map_err(|source| {
+            shared.fail(&path, "write the note of damage", &source);
+            FileError { path, source }
+        })?;
+        checkpoints.damage = Some(noted);
+        Ok(())
+    }
+
+    /// Writes down what the opening has found. Where the last note could not be believed, everything is to be examined.
+    pub(super) fn renew_damage_note(&self) -> Result<(), FileError> {
+        let mut checkpoints = lock(&self.inner.checkpoints);
+        if checkpoints.damage.is_none() {
+            let mut suspect = lock(&self.shared().suspect);
+            for log in self.logs() {
+                suspect.extend(log.0.view().segments.iter().map(|segment| (log.id(), segment.base())));
+            }
+        }
+        self.write_damage_note(&mut checkpoints)
+    }
+}
+
+fn note(log: &Inner, range: &DamagedRange) -> NotedDamage {
+    let segment = log.segment(range.segment);
+    let file = segment.as_ref().and_then(|segment| segment.file().ok());
+    NotedDamage {
+        log: log.name.to_string(),
+        segment: range.segment,
+        offsets: (range.offsets.start(), range.offsets.end()),
+        bytes: range.bytes,
+        file_bytes: segment.map_or(0, |segment| segment.size()),
+        file: file.and_then(|file| file.identity().ok()),
+    }
+}
+
+/// Single batches whose epoch is not the one that the log's history has there: headers that are damaged outside of their CRC.
+fn wrong_epochs(log: &Inner, scan: &SegmentScan) -> Vec<(OffsetRange, (u64, u64))> {
+    let writer = log.writer();
+    let is_wrong = |run: &&crate::recovery::EpochRun| {
+        let known = writer.epochs.epoch_at(run.offsets.start());
+        run.batches == 1 && known.is_some() && run.epoch.is_some() && known != run.epoch
+    };
+    scan.runs.iter().filter(is_wrong).map(|run| (run.offsets, run.position)).collect()
+}
+
+/// The batch that ends beyond `next`, and the end of the one before it.
+fn batch_beyond(segment: &Segment, next: Offset) -> io::Result<Option<(u64, Offset)>> {
+    let mut walk = Walk::new(segment, 0, AtDamage::PassOver)?;
+    let mut before = segment.base();
+    loop {
+        match walk.next() {
+            Ok(Some((position, frame))) if frame.end() > next => return Ok(Some((position, before))),
+            Ok(Some((_, frame))) => before = frame.end(),
+            Ok(None) | Err(WalkError::Damaged(_)) => return Ok(None),
+            Err(WalkError::Io(error)) => return Err(error),
+        }
     }
 }

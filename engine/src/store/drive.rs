@@ -32,6 +32,7 @@ impl Store {
         TurnReport {
             moved: sorted(news.moved),
             failed: sorted(news.failed),
+            damaged: sorted(news.damaged),
             in_flight,
             store_failed: shared.has_failed(),
         }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::LogReport;
 use crate::log::{Closed, ColdRead, LogId, Read, ReadError};
+use crate::segment::DamagedRange;
 use crate::units::{Now, Offset, TopicPartition};
 
 /// Something to be done where blocking is allowed. Any order is right; jobs of one log exclude each other on their own.
@@ -65,6 +66,13 @@ pub enum Job {
     },
     /// Read what is not in memory.
     ColdRead(ColdRead),
+    /// Read every byte of a segment in which something did not fit, and keep what is damaged.
+    Examine {
+        /// The log.
+        log: LogId,
+        /// The segment's base offset.
+        segment: Offset,
+    },
     /// Remove a log and its files.
     DeleteLog {
         /// The log.
@@ -139,6 +147,15 @@ pub enum JobDone {
         /// What was found; never [`Read::Cold`].
         result: Result<Read, ReadError>,
     },
+    /// A segment was examined, or is there no more.
+    Examined {
+        /// The log.
+        log: LogId,
+        /// The segment's base offset.
+        segment: Offset,
+        /// All that is damaged in it.
+        damaged: Vec<DamagedRange>,
+    },
     /// The log and its files are gone.
     Deleted {
         /// The log.
@@ -184,6 +201,8 @@ pub enum JobKind {
     OffsetCheckpoint,
     /// [`Job::ColdRead`].
     ColdRead,
+    /// [`Job::Examine`].
+    Examine,
     /// [`Job::DeleteLog`].
     DeleteLog,
     /// [`Job::Reopen`].

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Job, JobDone, JobError, JobKind, Store};
 use crate::disk::{Operation, OperationKind, Patience, Wait};
-use crate::log::{Closed, CutError, FileError, Inner, LogId, Phase, Source, Step, SyncedBy, lock};
+use crate::log::{Closed, CutError, FileError, Inner, LogId, Phase, Step, SyncedBy, lock};
 use crate::segment::FileKind;
 use crate::units::{Now, Offset};
 
@@ -38,6 +38,7 @@ impl Job {
             Self::Checkpoint { .. } => JobKind::Checkpoint,
             Self::OffsetCheckpoint { .. } => JobKind::OffsetCheckpoint,
             Self::ColdRead(_) => JobKind::ColdRead,
+            Self::Examine { .. } => JobKind::Examine,
             Self::DeleteLog { .. } => JobKind::DeleteLog,
             Self::Reopen { .. } => JobKind::Reopen,
         }
@@ -51,6 +52,7 @@ impl Job {
             | Self::RaiseStart { log, .. }
             | Self::Retention { log, .. }
             | Self::Seal { log }
+            | Self::Examine { log, .. }
             | Self::DeleteLog { log }
             | Self::Reopen { log, .. } => Some(*log),
             Self::ColdRead(read) => Some(read.log),
@@ -61,7 +63,13 @@ impl Job {
     /// Does it, here and now. Blocks.
     pub fn run(self, store: &Store) -> JobDone {
         let (kind, log) = (self.kind(), self.log());
-        store.run(self).unwrap_or_else(|error| JobDone::Failed { kind, log, error })
+        let done = store.run(self);
+        if let (Err(JobError::Damaged(error)), Some(log)) =
+            (&done, log.and_then(|log| store.shared().log(log)))
+        {
+            log.note_suspect(error);
+        }
+        done.unwrap_or_else(|error| JobDone::Failed { kind, log, error })
     }
 }
 
@@ -77,6 +85,10 @@ impl Store {
         sealing.sort_unstable();
         sealing.dedup();
         jobs.extend(sealing.into_iter().map(|log| Job::Seal { log }));
+        let mut suspect = std::mem::take(&mut *lock(&shared.suspect));
+        suspect.sort_unstable();
+        suspect.dedup();
+        jobs.extend(suspect.into_iter().map(|(log, segment)| Job::Examine { log, segment }));
         let logs = self.take_dirty(now);
         if !logs.is_empty() {
             jobs.push(Job::Sync { logs });
@@ -150,8 +162,9 @@ impl Store {
             }
             Job::ColdRead(asked) => {
                 let inner = self.any_log(asked.log)?;
-                Ok(JobDone::Read { asked, result: inner.read(&asked, Source::Device) })
+                Ok(JobDone::Read { asked, result: self.read_cold(&inner, &asked) })
             }
+            Job::Examine { log, segment } => self.examine_segment(log, segment),
             Job::DeleteLog { log } => self.delete_files(log),
             Job::Reopen { log, now } => {
                 let name = self.open_log(log)?.name.clone();
@@ -185,6 +198,7 @@ impl Store {
             let changed = {
                 let mut writer = log.writer();
                 writer.producers.note_start(to);
+                writer.damaged.retain(|range| log.is_missed(range));
                 writer.epochs_unsynced |= writer.epochs.truncate_from_start(to);
                 writer.epochs_unsynced
             };

@@ -5,7 +5,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::damage::add_damage;
 use super::recover::LoadedLog;
 use super::scan::{Place, ScannedSegment, scan_headers, scan_segment};
 use super::{JobError, LogReport, Machine, Stop, Store};
@@ -89,7 +88,7 @@ impl Store {
         let rebuilt = rebuild_producers(&log.0, plan.end, now.monotonic)
             .map_err(|error| io::Error::other(JobError::from(error)))?;
         log.0.writer().producers = rebuilt.producers;
-        add_damage(&mut plan, &log.0, &rebuilt.damaged, self.inner.config.batch_bytes_max)?;
+        self.add_damage(&mut plan, &log.0, &rebuilt.damaged)?;
         self.add_name(&log);
         Ok(Ok(report(&log, &plan, gathered.facts.recovery_point)))
     }

@@ -9,6 +9,8 @@ mod config;
 #[cfg(test)]
 mod crash_test;
 mod damage;
+#[cfg(test)]
+mod damage_test;
 mod drive;
 #[cfg(test)]
 mod failed_sync_test;

@@ -15,8 +15,9 @@ use super::layout::{DirectoryName, directory_name};
 use super::load::{LogSource, Trust};
 use super::{Machine, OpenReport, OpeningPlan, Stop, Store, StoreConfig, StoreInner};
 use crate::checkpoint::{
-    CLEAN_MARK, CleanFacts, CleanMark, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES, OffsetCheckpoint,
-    RECOVERY_POINTS, Reading, read_clean_mark, read_offsets, remove_clean_mark, renew_file,
+    CLEAN_MARK, CleanFacts, CleanMark, DAMAGE_NOTE, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES,
+    OffsetCheckpoint, RECOVERY_POINTS, Reading, read_clean_mark, read_damage, read_offsets,
+    remove_clean_mark, renew_file,
 };
 use crate::disk::{DirectoryLock, Disk, Entry, EntryKind, Incarnation, LOCK_FILE, LockError, Open};
 use crate::log::{Limits, Shared, lock};
@@ -75,7 +76,7 @@ impl Store {
             make_name_certain(disk.as_ref(), directory).map_err(io(directory))?;
         }
         if looked.stop != Stop::Clean {
-            for name in [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, META_PROPERTIES] {
+            for name in [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, META_PROPERTIES, DAMAGE_NOTE] {
                 let path = directory.join(name);
                 renew_file(disk.as_ref(), &path).map_err(io(&path))?;
             }
@@ -113,6 +114,9 @@ impl Store {
                 .write_offset_file(RECOVERY_POINTS, &OffsetCheckpoint::new())
                 .map_err(|error| StoreOpenError::Io { path: error.path, source: error.source })?;
         }
+        store
+            .renew_damage_note()
+            .map_err(|error| StoreOpenError::Io { path: error.path, source: error.source })?;
         // Without suspicion there is no proof to be kept; otherwise the owner says when it has been told.
         if looked.stop != Stop::Unclean || looked.machine == Machine::Same {
             store.confirm_incarnation().map_err(io(directory))?;
@@ -212,7 +216,14 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
     let points = read_offsets(disk, &points_path).map_err(io(&points_path))?;
     let starts_path = directory.join(LOG_STARTS);
     let starts = read_offsets(disk, &starts_path).map_err(io(&starts_path))?;
-    let checkpoints = Checkpoints { recovery_points: points.clone().known(), starts: starts.clone().known() };
+    let damage_path = directory.join(DAMAGE_NOTE);
+    let damage = match read_damage(disk, &damage_path).map_err(io(&damage_path))? {
+        Reading::Missing => Some(Vec::new()),
+        Reading::Known { value, .. } => Some(value),
+        Reading::Damaged { .. } => None,
+    };
+    let checkpoints =
+        Checkpoints { recovery_points: points.clone().known(), starts: starts.clone().known(), damage };
     let store = Store {
         inner: Arc::new(StoreInner {
             shared,

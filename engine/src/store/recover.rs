@@ -53,6 +53,7 @@ impl Store {
             sync: SyncState::default(),
             names: Names { made: u64::from(loaded.names_unsynced), synced: 0 },
             unsealed: VecDeque::from(loaded.unsealed),
+            damaged: Vec::new(),
             clock: loaded.now,
             listed_dirty: loaded.is_dirty,
         };

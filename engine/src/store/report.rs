@@ -89,6 +89,8 @@ pub struct TurnReport {
     pub moved: Vec<LogId>,
     /// Logs that were closed by a failed write.
     pub failed: Vec<LogId>,
+    /// Logs in which damage was found that was not known before.
+    pub damaged: Vec<LogId>,
     /// Operations that are under way.
     pub in_flight: usize,
     /// Set when the directory has failed.

@@ -68,6 +68,7 @@ impl FakeLog {
             written: self.written,
             durable: self.durable,
             recovery_point: self.durable,
+            damaged: &[],
             epochs: &self.epochs,
         }
     }
