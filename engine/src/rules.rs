@@ -11,6 +11,8 @@ pub enum Rule {
     SyncOnlyAfterItsWrites,
     /// The recovery point stays below what is not synced, the sealing of an older segment included.
     RecoveryPointBelowUnsynced,
+    /// What recovery found above the recovery point is written again before a sync of it counts.
+    WriteAgainBeforeSync,
     /// A truncation cuts the epoch history too.
     EpochsFollowTruncation,
     /// A truncation cuts the state of producers too.

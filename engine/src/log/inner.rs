@@ -145,10 +145,10 @@ impl Inner {
         if self.marks.durable.get() < end {
             let mut writer = self.writer();
             writer.sync.want(end);
-            // Recovery does not know whether the names it found are synced. No roll has listed them, and nobody else will.
-            let names_alone = writer.unsealed.is_empty() && !writer.names.are_synced();
+            // Recovery does not know whether what it found is on the medium. No roll has listed it, and nobody else will.
+            let found_alone = writer.unsealed.is_empty() && writer.has_older_unsynced();
             drop(writer);
-            if names_alone {
+            if found_alone {
                 lock(&self.shared.sealing).push(self.id);
             }
             self.make_ready();

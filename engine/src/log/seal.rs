@@ -1,4 +1,5 @@
-//! Finishes segments that grow no more, in their order: trimmed, indexed, synced, and only then is anything behind them durable.
+//! Finishes segments that grow no more, in their order: trimmed, indexed, synced, and only then is anything behind them durable. What
+//! recovery found is written again before, also in the segment that goes on growing.
 
 use std::io;
 use std::path::PathBuf;
@@ -45,14 +46,14 @@ impl Inner {
                     source: io::Error::other(failure.clone()),
                 });
             }
-            let (next, names) = {
+            let (next, names, active) = {
                 let writer = self.writer();
                 if let Phase::Closed(why @ Closed::CutFailed) = writer.phase {
                     // A segment that is known to be shorter than its file would be cut there, and those behind it stay.
                     let path = self.directory.to_path_buf();
                     return Err(FileError { path, source: io::Error::other(why) });
                 }
-                (writer.unsealed.front().cloned(), writer.names)
+                (writer.unsealed.front().cloned(), writer.names, Arc::clone(&writer.active.segment))
             };
             if let Some(unsealed) = next {
                 self.seal_one(&unsealed)?;
@@ -68,6 +69,8 @@ impl Inner {
             if !names.are_synced() {
                 self.sync_directory()?;
             }
+            let again = active.write_again();
+            again.map_err(|error| self.failed("write again", active.path(FileKind::Log), error))?;
             let mut writer = self.writer();
             writer.names.synced = names.made;
             if !writer.has_older_unsynced() {
@@ -84,6 +87,7 @@ impl Inner {
         let segment = &unsealed.segment;
         let path = segment.path(FileKind::Log);
         let log = || -> io::Result<()> {
+            segment.write_again()?;
             let file = segment.file()?;
             // Gives the room behind the last byte back.
             file.set_size(segment.size())?;

@@ -35,9 +35,9 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Whether something has to be synced before a sync of the active segment means anything.
+    /// Whether something has to be synced, or written again, before a sync of the active segment means anything.
     pub(crate) fn has_older_unsynced(&self) -> bool {
-        !self.unsealed.is_empty() || !self.names.are_synced()
+        !self.unsealed.is_empty() || !self.names.are_synced() || self.active.segment.is_in_doubt()
     }
 }
 

@@ -82,7 +82,8 @@ pub enum Step {
         /// The file into which the bytes that go are copied and synced before.
         aside: Option<String>,
     },
-    /// Write the bytes of a segment's log file again as they are, from the batch on that holds an offset, or from somewhat before.
+    /// Write the bytes of a segment's log file again as they are, from the batch on that holds an offset, or from somewhat before. The log
+    /// serves meanwhile: it is done before the first sync of it, and nothing of it is durable before.
     RewriteSegment {
         /// Its base offset.
         base: Offset,

@@ -3,6 +3,7 @@
 //! A segment refuses to know its neighbours, and what of it is durable.
 
 mod damage;
+mod doubt;
 mod files;
 mod frame;
 mod lookup;
@@ -23,6 +24,7 @@ pub(crate) use lookup::SegmentIndex;
 pub(crate) use walk::{AtDamage, Walk, WalkError};
 
 use damage::Damage;
+use doubt::Doubt;
 use files::Slot;
 
 use crate::disk::{Disk, File, Open};
@@ -67,6 +69,7 @@ pub(crate) struct Segment {
     size: AtomicU64,
     index: Mutex<SegmentIndex>,
     damage: Damage,
+    doubt: Doubt,
 }
 
 impl Segment {
@@ -79,6 +82,7 @@ impl Segment {
             size: AtomicU64::new(size),
             index: Mutex::new(SegmentIndex::Active(index)),
             damage: Damage::default(),
+            doubt: Doubt::default(),
         }
     }
 
@@ -91,6 +95,7 @@ impl Segment {
             size: AtomicU64::new(size),
             index: Mutex::new(SegmentIndex::Unopened),
             damage: Damage::default(),
+            doubt: Doubt::default(),
         }
     }
 
@@ -343,6 +348,7 @@ impl Segment {
         };
         self.set_size(size);
         self.damage.cut(size);
+        self.doubt.cut(size);
         let from = active.truncate(end);
         match self.note_all(&mut active, from) {
             Ok(()) => {}

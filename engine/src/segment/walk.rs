@@ -13,6 +13,8 @@ use super::{DamagedRange, Frame, Segment, frame_at};
 use std::sync::Arc;
 
 const WINDOW_BYTES: usize = 16 << 10;
+/// Enough for a header. Between batches that are larger than a window nothing else is looked at.
+const HEADER_BYTES: usize = 128;
 
 /// Why a walk ended before the segment did.
 #[derive(Debug)]
@@ -42,6 +44,8 @@ pub(crate) struct Walk {
     lowest: Offset,
     damaged: Option<Arc<[DamagedRange]>>,
     at_damage: AtDamage,
+    /// How much is read at once, by the size of the last batch.
+    window_bytes: usize,
 }
 
 impl Walk {
@@ -53,6 +57,7 @@ impl Walk {
             position,
             window: Vec::new(),
             window_at: 0,
+            window_bytes: WINDOW_BYTES,
             lowest: segment.base(),
             damaged: segment.damaged(),
             at_damage,
@@ -84,6 +89,7 @@ impl Walk {
         }
         self.position = behind;
         self.lowest = frame.end();
+        self.window_bytes = if frame.size > WINDOW_BYTES { HEADER_BYTES } else { WINDOW_BYTES };
         Ok(Some((position, frame)))
     }
 
@@ -119,7 +125,7 @@ impl Walk {
 
     fn fill(&mut self) -> io::Result<()> {
         let left = usize::try_from(self.end - self.position).unwrap_or(usize::MAX);
-        self.window.resize(left.min(WINDOW_BYTES), 0);
+        self.window.resize(left.min(self.window_bytes), 0);
         let count = self.file.read_at(&mut self.window, self.position)?;
         self.window.truncate(count);
         self.window_at = self.position;

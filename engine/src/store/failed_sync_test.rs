@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use super::test_support::*;
 use super::*;
-use crate::disk::simulated::{CallKind, Completing, Fault, Unsynced};
+use crate::disk::simulated::{Call, CallKind, Completing, Fault, Unsynced};
 use crate::disk::{Disk, Patience, SimulatedDisk, Wait};
 use crate::log::LogConfig;
 use crate::units::Offset;
@@ -81,6 +81,81 @@ fn what_a_failed_sync_left_behind_is_durable_when_the_next_process_says_so() {
         assert!(!read_all(&store, &log, 0).is_empty());
     }
     assert!(left_behind > 10, "{left_behind}");
+}
+
+fn changes_of_segments(calls: &[Call], kind: CallKind) -> usize {
+    let is_segment = |call: &&Call| call.path.extension().is_some_and(|extension| extension == "log");
+    calls.iter().filter(is_segment).filter(|call| call.kind == kind).count()
+}
+
+#[test]
+fn what_recovery_found_is_served_first_and_written_again_before_the_first_sync() {
+    let disk = SimulatedDisk::new(3);
+    let (store, log) = first_life(&disk);
+    for _ in 0..30 {
+        append(&log, 3);
+        turn(&store);
+    }
+    drop((store, log));
+
+    // Killed before it is written again, once more, the same is found.
+    let mut disk = disk;
+    for _ in 0..3 {
+        disk = disk.crash_kill(&mut Rng::with_seed(3));
+        disk.take_calls();
+        let (store, report) = start(&disk);
+        assert_eq!(changes_of_segments(&disk.take_calls(), CallKind::Write), 0);
+        let [found] = &report.logs[..] else { panic!("{report:?}") };
+        assert_eq!((found.recovery_point, found.end), (Some(Offset::ZERO), at(90)));
+        let log = store.log(&name("t-0")).unwrap();
+        assert!(!read_all(&store, &log, 0).is_empty());
+        assert_eq!(log.durable(), Offset::ZERO);
+    }
+    let (store, _) = start(&disk.crash_kill(&mut Rng::with_seed(3)));
+    let log = store.log(&name("t-0")).unwrap();
+    // Taken beside it.
+    append(&log, 3);
+    store.turn(Wait::ForOne, Patience::MustNotBlock);
+    store.want_durable(&log);
+    store.turn(Wait::ForOne, Patience::MustNotBlock);
+    assert_eq!(
+        log.durable(),
+        Offset::ZERO,
+        "an event loop writes nothing again, and believes no sync before"
+    );
+    for job in store.due_jobs(now(0)) {
+        job.run(&store);
+    }
+    store.turn(Wait::ForOne, Patience::MustNotBlock);
+    assert_eq!(log.durable(), at(93));
+}
+
+#[test]
+fn what_is_cut_before_it_was_written_again_is_not() {
+    let disk = SimulatedDisk::new(4);
+    let (store, log) = first_life(&disk);
+    for _ in 0..30 {
+        append(&log, 3);
+        turn(&store);
+    }
+    drop((store, log));
+    let disk = disk.crash_kill(&mut Rng::with_seed(4));
+    let (store, _) = start(&disk);
+    let log = store.log(&name("t-0")).unwrap();
+    let JobDone::Truncated { end, .. } = (Job::Truncate { log: log.id(), to: at(31) }).run(&store) else {
+        panic!("it can be cut")
+    };
+    store.want_durable(&log);
+    turn(&store);
+    assert_eq!((store.failure(), log.durable()), (None, end));
+    append(&log, 3);
+    store.want_durable(&log);
+    turn(&store);
+    let before = read_all(&store, &log, 0);
+    drop((store, log));
+    let (store, _) = start(&disk.crash_power(Unsynced::Lost, &mut Rng::with_seed(4)));
+    let log = store.log(&name("t-0")).unwrap();
+    assert_eq!(read_all(&store, &log, 0), before);
 }
 
 /// Of two syncs that cover the same bytes and fail the system tells one alone.

@@ -19,12 +19,10 @@ use crate::recovery::{
     self, EpochFacts, EpochWitness, Facts, FileFact, Plan, RecoveryPoint, ScanDepth, ScanOrder, Step,
     plan_recovery, plan_scan,
 };
+use crate::rules::Rule;
 use crate::segment::{FileKind, FirstBatch, Home, IndexSettings, Segment, file_path, parse_file_name};
 use crate::state::Producers;
 use crate::units::{Now, Offset, TopicPartition};
-
-/// How much is read and written again at once.
-const REWRITE_BYTES: usize = 1 << 20;
 
 /// A log's directory, and what the data directory says of it.
 #[derive(Debug)]
@@ -81,7 +79,7 @@ impl Store {
             Ok(planned) => planned,
             Err(why) => return Ok(Err(why)),
         };
-        loading.apply(&plan, &gathered)?;
+        loading.apply(&plan)?;
         let mut loaded = loading.assemble(&plan, &mut gathered)?;
         loaded.topic_id = metadata.known();
         let log = self.add_log(loaded);
@@ -260,7 +258,7 @@ impl Loading<'_> {
         witnesses
     }
 
-    fn apply(&self, plan: &Plan, gathered: &Gathered) -> io::Result<()> {
+    fn apply(&self, plan: &Plan) -> io::Result<()> {
         let disk = self.store.disk();
         for step in &plan.steps {
             match step {
@@ -269,7 +267,11 @@ impl Loading<'_> {
                 Step::CutSegment { base, to_bytes, aside, .. } => {
                     self.cut(*base, *to_bytes, aside.as_deref())?;
                 }
-                Step::RewriteSegment { base, from } => self.rewrite(*base, *from, gathered)?,
+                // The bytes are written again behind serving; the size cannot be, once the log grows.
+                Step::RewriteSegment { base, .. } => {
+                    let file = self.open(*base, FileKind::Log)?;
+                    file.set_size(file.size()?)?;
+                }
                 Step::CreateSegment { base } => {
                     new_active(
                         self.store.shared(),
@@ -330,22 +332,16 @@ impl Loading<'_> {
         file.sync()
     }
 
-    /// Makes bytes dirty that the page cache may show as clean although the medium does not have them. A crash meanwhile changes nothing. The
-    /// next sync makes them certain.
-    fn rewrite(&self, base: Offset, from: Offset, gathered: &Gathered) -> io::Result<()> {
-        let file = self.open(base, FileKind::Log)?;
-        let size = file.size()?;
-        let mut at = gathered.scanned.get(&base).map_or(0, |found| found.index.floor(from)).min(size);
-        let mut buffer = vec![0; REWRITE_BYTES.min(usize::try_from(size - at).unwrap_or(REWRITE_BYTES))];
-        while at < size {
-            let count = file.read_at(&mut buffer, at)?;
-            if count == 0 {
-                break;
-            }
-            file.write_all_at(buffer.get(..count).unwrap_or_default(), at)?;
-            at += count as u64;
+    /// From where on the bytes of a segment have to be written again.
+    fn in_doubt(&self, plan: &Plan, base: Offset, found: Option<&ScannedSegment>) -> Option<u64> {
+        let is_certain = plan.recovery_point >= plan.end;
+        if is_certain || !self.store.shared().limits.rules.holds(Rule::WriteAgainBeforeSync) {
+            return None;
         }
-        file.set_size(size)
+        plan.steps.iter().find_map(|step| {
+            let Step::RewriteSegment { base: again, from } = step else { return None };
+            (*again == base).then(|| found.map_or(0, |found| found.index.floor(*from)))
+        })
     }
 
     /// The log as it is after the plan was carried out.
@@ -366,20 +362,30 @@ impl Loading<'_> {
         for base in bases {
             let rebuilt = plan.steps.contains(&Step::RebuildIndex { base });
             let file = self.open(base, FileKind::Log)?;
-            let segment = match gathered.scanned.remove(&base).filter(|_| rebuilt) {
+            let found = gathered.scanned.remove(&base);
+            let in_doubt = self.in_doubt(plan, base, found.as_ref());
+            let segment = match found.filter(|_| rebuilt) {
                 Some(found) => {
                     let size = file.size()?;
                     Segment::active(self.home(), base, file, size, found.index)
                 }
                 None => self.sealed(base, file.size()?),
             };
+            if let Some(position) = in_doubt {
+                segment.doubt(position);
+            }
             let segment = Arc::new(segment);
-            if rebuilt {
+            if rebuilt || in_doubt.is_some() {
                 unsealed.push(Unsealed { segment: Arc::clone(&segment), snapshot: None });
             }
             segments.push(segment);
         }
-        let active = self.active(last, plan.end, gathered.scanned.remove(&last))?;
+        let found = gathered.scanned.remove(&last);
+        let in_doubt = self.in_doubt(plan, last, found.as_ref());
+        let active = self.active(last, plan.end, found)?;
+        if let Some(position) = in_doubt {
+            active.segment.doubt(position);
+        }
         segments.push(Arc::clone(&active.segment));
         let point = plan.recovery_point;
         Ok(LoadedLog {

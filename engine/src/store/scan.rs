@@ -11,7 +11,8 @@ use crate::recovery::{SegmentScan, SegmentScanner};
 use crate::segment::{FirstBatch, frame_at};
 use crate::units::Offset;
 
-const WINDOW_BYTES: usize = 1 << 20;
+/// Small enough to be in the processor's cache still when it is checked.
+const WINDOW_BYTES: usize = 256 << 10;
 /// Behind bad bytes the next batch is looked for in windows of twice this size; a larger one would be found by its successor.
 const SEARCH_BYTES: usize = 4 << 20;
 
@@ -51,9 +52,10 @@ pub(super) fn scan_segment(
     };
     let mut position = place.from;
     let mut window_bytes = WINDOW_BYTES;
+    let mut window = Window::default();
     while position < place.log_bytes {
-        let window = reading.read(position, window_bytes)?;
-        (position, window_bytes) = match reading.batches(&window, position) {
+        reading.read(&mut window, position, window_bytes)?;
+        (position, window_bytes) = match reading.batches(&window.bytes, position) {
             Next::At(next) => (next, WINDOW_BYTES),
             Next::Larger { at, bytes } => (at, bytes.max(WINDOW_BYTES)),
             Next::BehindBad(bad) => (reading.find(bad + 1)?, WINDOW_BYTES),
@@ -93,6 +95,13 @@ struct Reading<'a> {
     first: Option<FirstBatch>,
 }
 
+/// Bytes of the file, and where they begin.
+#[derive(Default)]
+struct Window {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
 enum Next {
     /// The window was used up.
     At(u64),
@@ -103,12 +112,21 @@ enum Next {
 }
 
 impl Reading<'_> {
-    fn read(&self, position: u64, bytes: usize) -> io::Result<Vec<u8>> {
+    /// Moves the window on to `position`. What it has of that already is not read again.
+    fn read(&self, window: &mut Window, position: u64, bytes: usize) -> io::Result<()> {
         let left = usize::try_from(self.log_bytes - position).unwrap_or(usize::MAX);
-        let mut window = vec![0; left.min(bytes)];
-        let count = self.file.read_at(&mut window, position)?;
-        window.truncate(count);
-        Ok(window)
+        let had = window.bytes.len();
+        let passed = position.checked_sub(window.at).and_then(|passed| usize::try_from(passed).ok());
+        let passed = passed.unwrap_or(had).min(had);
+        window.bytes.copy_within(passed.., 0);
+        window.bytes.resize(left.min(bytes), 0);
+        window.at = position;
+        let kept = had - passed;
+        if let Some(rest) = window.bytes.get_mut(kept..) {
+            let count = self.file.read_at(rest, position + kept as u64)?;
+            window.bytes.truncate(kept + count);
+        }
+        Ok(())
     }
 
     fn batches(&mut self, window: &[u8], position: u64) -> Next {
@@ -191,12 +209,13 @@ impl Reading<'_> {
 
     /// The next whole batch at `position` or behind it, or the end of the file.
     fn find(&self, mut position: u64) -> io::Result<u64> {
+        let mut window = Window::default();
         while position < self.log_bytes {
-            let window = self.read(position, 2 * SEARCH_BYTES)?;
-            if let Some(at) = find_batch(&window, 0) {
+            self.read(&mut window, position, 2 * SEARCH_BYTES)?;
+            if let Some(at) = find_batch(&window.bytes, 0) {
                 return Ok(position + at as u64);
             }
-            if position + window.len() as u64 >= self.log_bytes {
+            if position + window.bytes.len() as u64 >= self.log_bytes {
                 break;
             }
             position += SEARCH_BYTES as u64;

@@ -61,11 +61,12 @@ fn a_log_survives_crashes() {
 /// Each rule that is switched off is seen by the model.
 #[test]
 fn the_model_sees_every_planted_fault() {
-    const SEEDS_MAX: u64 = 400;
+    const SEEDS_MAX: u64 = 1_000;
     let rules = [
         Rule::NobodySeesAboveWritten,
         Rule::SyncOnlyAfterItsWrites,
         Rule::RecoveryPointBelowUnsynced,
+        Rule::WriteAgainBeforeSync,
         Rule::EpochsFollowTruncation,
         Rule::ProducersFollowTruncation,
     ];
