@@ -4,6 +4,7 @@
 //! highwater-fuzz cluster            fresh seeds for a minute
 //! highwater-fuzz cluster 17         just this seed
 //! highwater-fuzz cluster --minutes 30
+//! highwater-fuzz cluster --first 1  this seed and those behind it, for a minute
 //! highwater-fuzz recover            one log, crashed at any call
 //! ```
 //! A failure prints its seed and the last steps in words, and ends the search with exit code 1. What is searched lives in
@@ -49,6 +50,8 @@ fn cluster(seed: u64) -> Result<(), String> {
 struct Order {
     search: &'static Search,
     seed: Option<u64>,
+    /// The first of seeds one behind the other, instead of fresh ones.
+    first: Option<u64>,
     time: Duration,
 }
 
@@ -56,13 +59,15 @@ fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
     let name = arguments.next().ok_or("which search?")?;
     let search =
         SEARCHES.iter().find(|search| search.name == name).ok_or(format!("there is no search '{name}'"))?;
-    let mut order = Order { search, seed: None, time: Duration::from_secs(60) };
+    let mut order = Order { search, seed: None, first: None, time: Duration::from_secs(60) };
     while let Some(argument) = arguments.next() {
         let number = |text: Option<String>| {
             text.and_then(|text| text.parse::<u64>().ok()).ok_or(format!("'{argument}' needs a number"))
         };
         if argument == "--minutes" {
             order.time = Duration::from_secs(60 * number(arguments.next())?);
+        } else if argument == "--first" {
+            order.first = Some(number(arguments.next())?);
         } else {
             order.seed = Some(number(Some(argument.clone()))?);
         }
@@ -79,9 +84,13 @@ fn search(order: &Order) -> ExitCode {
     let mut seeds = fastrand::Rng::new();
     let mut runs = 0_u64;
     loop {
-        let seed = order.seed.unwrap_or_else(|| seeds.u64(..1 << 48));
+        let seed = match (order.seed, order.first) {
+            (Some(seed), _) => seed,
+            (None, Some(first)) => first.wrapping_add(runs),
+            (None, None) => seeds.u64(..1 << 48),
+        };
         if let Err(report) = (order.search.run)(seed) {
-            println!("{} {seed} fails:\n{report}", order.search.name);
+            println!("{} {seed} fails, after {runs} that do not:\n{report}", order.search.name);
             return ExitCode::FAILURE;
         }
         runs += 1;
@@ -96,7 +105,7 @@ fn main() -> ExitCode {
     match order(std::env::args().skip(1)) {
         Ok(order) => search(&order),
         Err(why) => {
-            eprintln!("{why}\nhighwater-fuzz SEARCH [SEED] [--minutes N]");
+            eprintln!("{why}\nhighwater-fuzz SEARCH [SEED] [--first SEED] [--minutes N]");
             for search in SEARCHES {
                 eprintln!("  {:<10} {}", search.name, search.about);
             }

@@ -118,10 +118,9 @@ fn points(ground: &Ground, rows: &mut Rows) -> Result<()> {
 fn read(store: &Store, log: &Log, from: Offset, bytes_max: usize) -> Result<Read> {
     let read = log.read(from, Offset::MAX, bytes_max, true).map_err(BenchError::engine)?;
     let Read::Cold(asked) = read else { return Ok(read) };
-    match Job::ColdRead(asked).run(store) {
-        JobDone::Read { result, .. } => result.map_err(BenchError::engine),
-        done => Err(BenchError::Batch(format!("{done:?}"))),
-    }
+    let done = Job::ColdRead(asked).run(store);
+    let JobDone::Read { result, .. } = done else { return Err(BenchError::Batch(format!("{done:?}"))) };
+    result.map_err(BenchError::engine)
 }
 
 fn whole(read: usize, bytes: usize) -> Result<()> {
