@@ -112,8 +112,15 @@ impl Inner {
         let active = match made {
             Ok(active) => active,
             Err(no_room) => {
-                drop(self.shared.disk.remove_file(&file_path(&self.directory, base, FileKind::Log)));
-                return Err(no_room);
+                let path = file_path(&self.directory, base, FileKind::Log);
+                match self.shared.disk.remove_file(&path) {
+                    // Beside what is appended to the old segment it would hide that from readers at the next opening.
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                        self.shared.fail(&path, "remove a segment that has no room", &error);
+                        return Err(NoRoom::Closed(Closed::StoreFailed));
+                    }
+                    Ok(()) | Err(_) => return Err(no_room),
+                }
             }
         };
         let emptied = old.size() == 0 && old.base() < base;

@@ -223,8 +223,9 @@ impl Inner {
                     break;
                 }
             }
-            // A segment of which nothing stays is no end: the batch before it is, in the segment before.
-            if size > 0 || kept == 0 {
+            // A segment of which nothing stays is no end: the batch before it is, in the segment before. Below the start there is none, and
+            // what is left there may not be whole.
+            if size > 0 || kept == 0 || segment.base() <= self.marks.start.get() {
                 return Ok(Cut { kept, size, end });
             }
             kept -= 1;

@@ -68,6 +68,8 @@ struct Judgement<'a> {
     settled: Offset,
     end: Option<Offset>,
     cut: Option<Cut>,
+    /// Empty segments inside of others.
+    stray: Vec<Offset>,
     damaged: Vec<DamagedRange>,
     suspect: Vec<SuspectReason>,
 }
@@ -94,10 +96,15 @@ impl<'a> Judgement<'a> {
         {
             suspect.push(SuspectReason::RecoveryPointUnknown);
         }
-        Self { facts, last, settled, end: None, cut: None, damaged: Vec::new(), suspect }
+        Self { facts, last, settled, end: None, cut: None, stray: Vec::new(), damaged: Vec::new(), suspect }
     }
 
     fn segment(&mut self, base: Offset, scan: &SegmentScan) {
+        if scan.log_bytes == 0 && self.end.is_some_and(|end| base < end) {
+            // It was made and given up again, for lack of room, before the segment in front of it grew on; a power loss brought its name back.
+            self.stray.push(base);
+            return;
+        }
         if self.a_segment_is_missing_before(base) {
             return;
         }
@@ -249,6 +256,9 @@ impl<'a> Judgement<'a> {
             if let Some(cut) = &self.cut {
                 cut_steps(&mut steps, cut, sorted);
             }
+            let strays = self.stray.iter().map(|base| Step::RemoveSegment { base: *base, aside: None });
+            let strays: Vec<_> = strays.filter(|step| !steps.contains(step)).collect();
+            steps.extend(strays);
             end
         };
         suspect.extend(damaged.iter().map(|range| SuspectReason::Damaged { offsets: range.offsets }));

@@ -262,6 +262,18 @@ fn a_hole_that_begins_below_the_start_and_below_what_is_synced_ends_the_log_at_t
 }
 
 #[test]
+fn an_empty_segment_inside_of_another_goes() {
+    let items = [Batch(0, 4, 0), Batch(4, 4, 0), Batch(8, 4, 0)];
+    for others in [vec![(8, [].as_slice())], vec![(8, [].as_slice()), (12, &[Batch(12, 4, 0)])]] {
+        let segments = [vec![(0, items.as_slice())], others.clone()].concat();
+        let (recovered, plan) = Directory::new(&segments).after_power_loss().recovered();
+        let kept: Vec<_> = segments.iter().copied().filter(|(base, _)| *base != 8).collect();
+        assert_eq!(recovered.logs(), kept, "{plan}");
+        assert_eq!(plan.suspect, [SuspectReason::MachineCrash]);
+    }
+}
+
+#[test]
 fn an_empty_directory_gets_a_segment() {
     let (recovered, plan) = Directory::new(&[]).recovered();
     assert_eq!((recovered.logs(), plan.end), (vec![(0, [].as_slice())], at(0)));
