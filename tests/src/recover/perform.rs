@@ -250,7 +250,8 @@ impl Trial {
             | JobDone::Synced { .. }
             | JobDone::OffsetCheckpointed { .. }
             | JobDone::Read { .. }
-            | JobDone::Deleted { .. } => Ok(()),
+            | JobDone::Deleted { .. }
+            | JobDone::Examined { .. } => Ok(()),
             JobDone::Reopened { log, .. } => Err(format!("nobody asked for {log:?} to be opened again")),
             other @ (JobDone::Examined { .. } | _) => Err(format!("a job gave {other:?}")),
         }
