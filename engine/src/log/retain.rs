@@ -83,7 +83,7 @@ impl Inner {
     }
 
     /// Rolls although the active segment is neither full nor old.
-    fn roll_now(self: &Arc<Self>, now: Now) -> Result<(), CutError> {
+    pub(crate) fn roll_now(self: &Arc<Self>, now: Now) -> Result<(), CutError> {
         let _room = lock(&self.room);
         {
             let mut writer = self.writer();

@@ -288,7 +288,7 @@ impl Shared {
 }
 
 /// Whether the error says that there is no more room, which is no fault of the disk.
-fn is_full(error: &io::Error) -> bool {
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge

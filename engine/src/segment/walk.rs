@@ -25,6 +25,12 @@ pub(crate) enum WalkError {
     Damaged(u64),
 }
 
+impl From<io::Error> for WalkError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
 /// What a walk does where a range is known to be damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AtDamage {

@@ -27,7 +27,8 @@ enum GapBehind {
 
 impl Store {
     /// Adds what the plan of an opening does not know of: damage in segments that it did not have to read, because the state of producers was
-    /// made from them or because the last process wrote it down. From then on the log knows of all of it.
+    /// made from them or because the last process wrote it down. From then on the log knows of all of it. No segment counts as examined by
+    /// that: which gaps are legal is not known before the log has its settings.
     pub(super) fn add_damage(&self, plan: &mut Plan, log: &Inner, met: &[Arc<Segment>]) -> io::Result<()> {
         let name = log.name.to_string();
         let noted: Vec<NotedDamage> = {
@@ -43,15 +44,14 @@ impl Store {
                 // Whether the log is compacted is not known yet; whoever noted a gap knew.
                 let is_gap = noted.any(|noted| noted.bytes.1 >= noted.file_bytes);
                 let gap = if is_gap { GapBehind::Damage } else { GapBehind::Legal };
-                let Some((size, found)) = self.look_for_damage(log, segment, gap)? else { continue };
+                let Some((_, found)) = self.look_for_damage(log, segment, gap)? else { continue };
                 for range in found.iter().filter(|range| log.is_missed(range)) {
                     plan.suspect.push(SuspectReason::Damaged { offsets: range.offsets });
                     plan.damaged.push(range.clone());
                 }
-                log.set_damaged(segment, Some(size), found);
+                log.set_damaged(segment, None, found);
             } else {
                 let known = plan.damaged.iter().filter(|range| range.segment == base);
-                // Not all of it need have been read, nor kept what lies below the start.
                 log.set_damaged(segment, None, known.cloned().collect());
             }
         }

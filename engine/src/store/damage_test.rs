@@ -59,11 +59,11 @@ fn one_damaged_log_keeps_nobody_from_opening_and_is_told_of() {
     assert!(!read_all(&store, &log, 8).is_empty(), "the other segments are whole");
 }
 
-const DATA: &str = "/data";
-const SEALED: &str = "/data/t-0/00000000000000000000.log";
+pub(super) const DATA: &str = "/data";
+pub(super) const SEALED: &str = "/data/t-0/00000000000000000000.log";
 
 /// A log of several segments, closed cleanly: whatever is read of it next comes from its files.
-fn closed_log(seed: u64) -> SimulatedDisk {
+pub(super) fn closed_log(seed: u64) -> SimulatedDisk {
     let simulated = SimulatedDisk::new(seed);
     let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
     let (store, _) = open(&disk, Path::new(DATA));
@@ -78,9 +78,9 @@ fn closed_log(seed: u64) -> SimulatedDisk {
 }
 
 /// What a reader has who goes on behind damage: each batch by its base offset, and the ranges that he was told of.
-type Beside = (BTreeMap<i64, Vec<u8>>, Vec<(i64, i64)>);
+pub(super) type Beside = (BTreeMap<i64, Vec<u8>>, Vec<(i64, i64)>);
 
-fn read_beside(store: &Store, log: &Log, what: &str) -> Beside {
+pub(super) fn read_beside(store: &Store, log: &Log, what: &str) -> Beside {
     let (mut batches, mut ranges) = (BTreeMap::new(), Vec::new());
     let mut next = log.start();
     while next < log.written() {
@@ -154,7 +154,7 @@ fn judge(whole: &SimulatedDisk, what: &str, damage: impl Fn(&SimulatedDisk)) -> 
     told
 }
 
-fn pair(range: &DamagedRange) -> (i64, i64) {
+pub(super) fn pair(range: &DamagedRange) -> (i64, i64) {
     (range.offsets.start().value(), range.offsets.end().value())
 }
 
@@ -234,6 +234,22 @@ fn damage_that_is_gone_at_the_next_opening_is_forgotten_and_so_is_a_deleted_log(
     assert!(matches!(Job::Checkpoint { now: now(9) }.run(&store), JobDone::Checkpointed));
     let noted = read_damage(disk.as_ref(), &Path::new(DATA).join(DAMAGE_NOTE)).unwrap().known();
     assert_eq!(noted, Some(Vec::new()));
+}
+
+#[test]
+fn a_gap_is_found_behind_damage_that_was_known_at_the_opening() {
+    let whole = closed_log(11);
+    whole.damage(Path::new(SEALED), 100, &[0; 8]).unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(whole.clone());
+    let (store, _) = open(&disk, Path::new(DATA));
+    assert_eq!(read_beside(&store, &store.log(&name("t-0")).unwrap(), "noted").1, [(2, 4)]);
+    drop(store);
+    let bytes = whole.contents(Path::new(SEALED)).unwrap();
+    let size = bytes.len() as u64;
+    whole.open(Path::new(SEALED), Open::Write).unwrap().set_size(size / 8 * 6).unwrap();
+    let (store, _) = open(&disk, Path::new(DATA));
+    let told = read_beside(&store, &store.log(&name("t-0")).unwrap(), "cut").1;
+    assert_eq!(told, [(2, 4), (12, 16)]);
 }
 
 #[test]

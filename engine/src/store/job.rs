@@ -3,10 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::LogReport;
+use super::{LogReport, RepairRefusal};
+use crate::batch::ReplicatedBatches;
 use crate::log::{Closed, ColdRead, LogId, Read, ReadError};
 use crate::segment::DamagedRange;
-use crate::units::{Now, Offset, TopicPartition};
+use crate::units::{Now, Offset, OffsetRange, TopicPartition};
 
 /// Something to be done where blocking is allowed. Any order is right; jobs of one log exclude each other on their own.
 #[derive(Debug)]
@@ -72,6 +73,18 @@ pub enum Job {
         log: LogId,
         /// The segment's base offset.
         segment: Offset,
+    },
+    /// Replace a range of offsets, in one segment, by what somebody else has of it; what was damaged there is whole again. The log neither
+    /// grows nor shrinks. A crash leaves the old or the new. What the log knows of producers stays as it was until the next opening.
+    Repair {
+        /// The log.
+        log: LogId,
+        /// The range: that of a damaged one, say, or of a whole segment.
+        offsets: OffsetRange,
+        /// What belongs there, from its first offset to its last.
+        batches: ReplicatedBatches,
+        /// The time, for a segment that has to be rolled first.
+        now: Now,
     },
     /// Remove a log and its files.
     DeleteLog {
@@ -156,6 +169,15 @@ pub enum JobDone {
         /// All that is damaged in it.
         damaged: Vec<DamagedRange>,
     },
+    /// A range was replaced, for certain.
+    Repaired {
+        /// The log.
+        log: LogId,
+        /// The range.
+        offsets: OffsetRange,
+        /// All that is still damaged in the log.
+        damaged: Vec<DamagedRange>,
+    },
     /// The log and its files are gone.
     Deleted {
         /// The log.
@@ -203,6 +225,8 @@ pub enum JobKind {
     ColdRead,
     /// [`Job::Examine`].
     Examine,
+    /// [`Job::Repair`].
+    Repair,
     /// [`Job::DeleteLog`].
     DeleteLog,
     /// [`Job::Reopen`].
@@ -233,6 +257,9 @@ pub enum JobError {
     /// The bytes around the place could not be understood. Refuses the job.
     #[error(transparent)]
     Damaged(#[from] ReadError),
+    /// The range cannot be replaced by this. Refuses the job.
+    #[error(transparent)]
+    NotRepaired(#[from] RepairRefusal),
     /// The log could not be opened again. It stays closed.
     #[error("the log cannot be opened again: {source}")]
     NotReopened {

@@ -39,6 +39,7 @@ impl Job {
             Self::OffsetCheckpoint { .. } => JobKind::OffsetCheckpoint,
             Self::ColdRead(_) => JobKind::ColdRead,
             Self::Examine { .. } => JobKind::Examine,
+            Self::Repair { .. } => JobKind::Repair,
             Self::DeleteLog { .. } => JobKind::DeleteLog,
             Self::Reopen { .. } => JobKind::Reopen,
         }
@@ -53,6 +54,7 @@ impl Job {
             | Self::Retention { log, .. }
             | Self::Seal { log }
             | Self::Examine { log, .. }
+            | Self::Repair { log, .. }
             | Self::DeleteLog { log }
             | Self::Reopen { log, .. } => Some(*log),
             Self::ColdRead(read) => Some(read.log),
@@ -165,6 +167,7 @@ impl Store {
                 Ok(JobDone::Read { asked, result: self.read_cold(&inner, &asked) })
             }
             Job::Examine { log, segment } => self.examine_segment(log, segment),
+            Job::Repair { log, offsets, batches, now } => self.repair(log, offsets, &batches, now),
             Job::DeleteLog { log } => self.delete_files(log),
             Job::Reopen { log, now } => {
                 let name = self.open_log(log)?.name.clone();

@@ -25,6 +25,9 @@ mod load;
 mod logs;
 mod open;
 mod recover;
+mod repair;
+#[cfg(test)]
+mod repair_test;
 mod report;
 mod scan;
 #[cfg(test)]
@@ -47,6 +50,7 @@ pub use drive::TicketFuture;
 pub use job::{Job, JobDone, JobError, JobKind};
 pub use logs::{CreateLogError, SetConfigError};
 pub use open::{Opened, StoreOpenError};
+pub use repair::RepairRefusal;
 pub use report::{LogReport, Machine, OpenReport, OpeningPlan, Stop, TurnReport};
 
 use crate::disk::Disk;
