@@ -280,8 +280,8 @@ impl Model {
         let below = self.end_below(to).min(to);
         let is_right = match to {
             _ if to >= self.end => end == self.end,
-            // How far below the start the files reach is not to be known from outside.
-            _ if to <= self.start => (below..=to).contains(&end),
+            // How far below the start the files reach is not to be known from outside: a power loss may have taken what is there.
+            _ if to <= self.start => end <= to,
             // Nor what is left of what nobody sees, if that is all that stays.
             _ if below <= self.start => end <= below,
             _ => end == below,
