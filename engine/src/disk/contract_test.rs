@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::simulated::{Completing, SimulatedDisk};
 use super::{
@@ -127,8 +127,15 @@ fn reads_end_at_the_end_of_the_file(disk: &dyn Disk, root: &Path) {
     assert_eq!(&buffer[..4], b"6789");
     assert_eq!(file.read_at(&mut buffer, 10).unwrap(), 0);
     assert_eq!(file.read_at(&mut buffer, 1000).unwrap(), 0);
-    if let Some(count) = file.read_cached(&mut buffer, 6).unwrap() {
-        assert_eq!((count, &buffer[..4]), (4, &b"6789"[..]));
+    let mut out = BytesMut::from(&b"ab"[..]);
+    if let Some(count) = file.read_cached(&mut out, 8, 6).unwrap() {
+        assert_eq!((count, &out[..]), (4, &b"ab6789"[..]));
+        assert_eq!(
+            file.read_cached(&mut out, 1, 3).unwrap(),
+            Some(1),
+            "no more than asked, however much room there is"
+        );
+        assert_eq!(&out[..], b"ab67893");
     }
 }
 

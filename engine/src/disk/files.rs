@@ -9,6 +9,8 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use bytes::BytesMut;
+
 use super::{DiskFile, Entry, EntryKind, File, FileIdentity, Map, Open, lock, sys};
 
 /// An open file and nothing else.
@@ -35,11 +37,11 @@ impl DiskFile for PosixFile {
         Ok(filled)
     }
 
-    fn read_cached(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
+    fn read_cached(&self, out: &mut BytesMut, length: usize, position: u64) -> io::Result<Option<usize>> {
         let mut filled = 0;
-        while filled < buffer.len() {
+        while filled < length {
             let from = position + filled as u64;
-            match sys::read_cached_at(self.file.as_raw_fd(), &mut buffer[filled..], from)? {
+            match sys::read_cached_at(self.file.as_raw_fd(), out, length - filled, from)? {
                 None => return Ok(None),
                 // Some kernels (5.9, 5.10) answer 0 where they mean "not in memory".
                 Some(0) if from < self.size()? => return Ok(None),

@@ -42,7 +42,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 /// An open file. Closed when the last reference goes; closing gives no promise about what was written.
 pub type File = Arc<dyn DiskFile>;
@@ -108,8 +108,9 @@ pub trait DiskFile: Any + Send + Sync + Debug {
     /// Reads into the buffer from `position`; fewer bytes than asked only at the end of the file.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
-    /// As [`DiskFile::read_at`], but only from memory: `None` if some of it would have to come from the device.
-    fn read_cached(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>>;
+    /// Appends `length` bytes from `position` to `out`, fewer only at the end of the file, and only from memory: `None` if some of it
+    /// would have to come from the device, and then what was appended says nothing.
+    fn read_cached(&self, out: &mut BytesMut, length: usize, position: u64) -> io::Result<Option<usize>>;
 
     /// Writes all bytes at `position`. On an error any part of them may have been written.
     ///

@@ -6,6 +6,8 @@ use std::fs;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, RawFd};
 
+use bytes::BytesMut;
+
 /// The most buffers that one vectored call takes (`IOV_MAX` of Linux).
 pub(super) const BUFFERS_MAX: usize = 1024;
 
@@ -60,17 +62,28 @@ pub(super) fn write_all_vectored_at(
     Ok(())
 }
 
-/// `preadv2(RWF_NOWAIT)`, once: `None` if the first byte is not in memory or the file system cannot tell.
+/// `preadv2(RWF_NOWAIT)`, once, to the end of `out`: `None` if the first byte is not in memory or the file system cannot tell.
 #[cfg(target_os = "linux")]
-pub(super) fn read_cached_at(file: RawFd, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
+pub(super) fn read_cached_at(
+    file: RawFd,
+    out: &mut BytesMut,
+    length: usize,
+    position: u64,
+) -> io::Result<Option<usize>> {
     let position = offset(position)?;
-    let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    out.reserve(length);
+    let room = out.spare_capacity_mut();
+    let part = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len().min(length) };
     let read = uninterrupted(|| {
-        // SAFETY: `part` describes `buffer`, which is borrowed mutably for the length of the call.
+        // SAFETY: `part` describes the beginning of `room`, which is borrowed mutably for the length of the call and is only written.
         checked(unsafe { libc::preadv2(file, &raw const part, 1, position, libc::RWF_NOWAIT) })
     });
     match read {
-        Ok(count) => Ok(Some(count)),
+        Ok(count) => {
+            // SAFETY: the kernel has written the first `count` bytes of the room behind the length, and gives no more than it was asked.
+            unsafe { out.set_len(out.len() + count) };
+            Ok(Some(count))
+        }
         Err(error) => match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL) => Ok(None),
             _ => Err(error),
@@ -79,7 +92,7 @@ pub(super) fn read_cached_at(file: RawFd, buffer: &mut [u8], position: u64) -> i
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn read_cached_at(_: RawFd, _: &mut [u8], _: u64) -> io::Result<Option<usize>> {
+pub(super) fn read_cached_at(_: RawFd, _: &mut BytesMut, _: usize, _: u64) -> io::Result<Option<usize>> {
     Ok(None)
 }
 

@@ -4,8 +4,8 @@
 //! shows the segment's batches to [`ActiveIndex::note`] as the writer did.
 
 use super::entry::{
-    IndexDamage, OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry, check_offset_index,
-    check_time_index, count_while, offset_ceiling, offset_entry, offset_floor, raw_offset_entry,
+    IndexDamage, OFFSET_ENTRY_BYTES, OffsetEntry, Span, TIME_ENTRY_BYTES, TimeEntry, check_offset_index,
+    check_time_index, count_while, offset_ceiling, offset_entry, offset_span, raw_offset_entry,
     raw_time_entry, time_entry, time_floor,
 };
 use crate::units::{Offset, Timestamp};
@@ -110,12 +110,12 @@ impl ActiveIndex {
 
     /// A position at or before the batch that holds `target`; 0, the segment's beginning, if no entry lies before it.
     pub fn floor(&self, target: Offset) -> u64 {
-        self.floor_entry(target).map_or(0, |entry| entry.position)
+        self.span(target).floor.map_or(0, |entry| entry.position)
     }
 
-    /// The entry that [`ActiveIndex::floor`] goes by.
-    pub fn floor_entry(&self, target: Offset) -> Option<OffsetEntry> {
-        offset_floor(&self.offsets, self.base, target)
+    /// The entries between which the batch that holds `target` begins.
+    pub fn span(&self, target: Offset) -> Span {
+        offset_span(&self.offsets, self.base, target)
     }
 
     /// The first entry whose batch begins at `position` or behind it: a bound for a read that ends there.

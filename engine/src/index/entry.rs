@@ -128,13 +128,23 @@ pub(super) fn count_while(entries: usize, mut holds: impl FnMut(usize) -> bool) 
     low
 }
 
-/// The entry with the greatest last offset that is not above `target`.
-pub(super) fn offset_floor(bytes: &[u8], base: Offset, target: Offset) -> Option<OffsetEntry> {
-    let relative = target.distance_from(base)?;
+/// What an offset index says of where a batch begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The last entry at or before the batch.
+    pub floor: Option<OffsetEntry>,
+    /// The next one: the batch begins at its position at the latest.
+    pub ceiling: Option<OffsetEntry>,
+}
+
+/// The entry with the greatest last offset that is not above `target`, and the next.
+pub(super) fn offset_span(bytes: &[u8], base: Offset, target: Offset) -> Span {
+    let Some(relative) = target.distance_from(base) else { return Span::default() };
     let behind = count_while(bytes.len() / OFFSET_ENTRY_BYTES, |entry| {
         raw_offset_entry(bytes, entry).is_some_and(|raw| i64::from(raw.relative) <= relative)
     });
-    offset_entry(bytes, base, behind.checked_sub(1)?)
+    let floor = behind.checked_sub(1).and_then(|entry| offset_entry(bytes, base, entry));
+    Span { floor, ceiling: offset_entry(bytes, base, behind) }
 }
 
 /// The entry with the smallest position that is not below `position`.

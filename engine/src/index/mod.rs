@@ -27,7 +27,7 @@ pub use aborted::{
 };
 pub use active::ActiveIndex;
 pub use entry::{
-    IndexDamage, OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry, check_offset_index,
+    IndexDamage, OFFSET_ENTRY_BYTES, OffsetEntry, Span, TIME_ENTRY_BYTES, TimeEntry, check_offset_index,
     check_time_index, offset_entries, time_entries,
 };
 pub use sealed::{SealedOffsetIndex, SealedTimeIndex};

@@ -1,8 +1,8 @@
 //! The indexes of a segment that no longer grows: files that are mapped and searched where they are.
 
 use super::entry::{
-    IndexDamage, OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry, check_offset_index,
-    check_time_index, offset_ceiling, offset_entry, offset_floor, time_entry, time_floor,
+    IndexDamage, OFFSET_ENTRY_BYTES, OffsetEntry, Span, TIME_ENTRY_BYTES, TimeEntry, check_offset_index,
+    check_time_index, offset_ceiling, offset_entry, offset_span, time_entry, time_floor,
 };
 use crate::disk::Map;
 use crate::units::{Offset, Timestamp};
@@ -38,12 +38,12 @@ impl SealedOffsetIndex {
 
     /// A position at or before the batch that holds `target`; 0, the segment's beginning, if no entry lies before it.
     pub fn floor(&self, target: Offset) -> u64 {
-        self.floor_entry(target).map_or(0, |entry| entry.position)
+        self.span(target).floor.map_or(0, |entry| entry.position)
     }
 
-    /// The entry that [`SealedOffsetIndex::floor`] goes by.
-    pub fn floor_entry(&self, target: Offset) -> Option<OffsetEntry> {
-        offset_floor(&self.bytes, self.base, target)
+    /// The entries between which the batch that holds `target` begins.
+    pub fn span(&self, target: Offset) -> Span {
+        offset_span(&self.bytes, self.base, target)
     }
 
     /// The first entry whose batch begins at `position` or behind it: a bound for a read that ends there.

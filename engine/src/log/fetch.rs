@@ -12,13 +12,13 @@ use super::inner::{Inner, View};
 use super::read::{ColdRead, Read, Records};
 use super::shared::lock;
 use super::{Cleanup, Closed, ReadError};
-use crate::batch::{BatchView, LegacyMessage, PREFIX_BYTES};
-use crate::index::OffsetEntry;
+use crate::batch::{BatchView, HEADER_BYTES, LegacyMessage, PREFIX_BYTES};
+use crate::index::{OffsetEntry, Span};
 use crate::segment::{DamagedRange, FileKind, Frame, Segment, WalkError, frame_at};
 use crate::units::Offset;
 
-/// Read in front of the batch that is wanted, because the index is sparse.
-const LEAD_BYTES: u64 = 8 << 10;
+/// Read at most in front of the batch that is wanted, because the index is sparse.
+const LEAD_BYTES_MAX: usize = 8 << 10;
 
 /// Where bytes may come from.
 #[derive(Clone, Copy)]
@@ -138,22 +138,27 @@ fn read_segment(
     if segment.damaged().is_some() {
         return read_found(segment, from, asked, ceiling, source);
     }
-    let entry = segment.floor_entry(from).map_err(|error| unreadable(segment, error))?;
+    let Span { floor: entry, ceiling: next } =
+        segment.span(from).map_err(|error| unreadable(segment, error))?;
     let at = entry.map_or(0, |entry| entry.position);
-    let wanted = usize::try_from(LEAD_BYTES).unwrap_or_default().saturating_add(asked.bytes_max);
+    // The batch begins where the next entry points at the latest; what is read behind that shows at least how large it is.
+    let lead = next.map_or(LEAD_BYTES_MAX as u64, |next| next.position.saturating_sub(at));
+    let lead = usize::try_from(lead).map_or(LEAD_BYTES_MAX, |lead| lead.min(LEAD_BYTES_MAX));
+    let wanted = asked.bytes_max.max(HEADER_BYTES).saturating_add(lead);
     let Some(buffer) = fill(segment, at, wanted, source)? else { return Ok(Found::NotInMemory) };
     match first_wanted(segment, &buffer, from, entry) {
-        First::Here(skip, frame) if skip + frame.size <= buffer.len() => {
+        First::Here(skip, frame) if buffer.has(skip, frame.size, asked.bytes_max) => {
             Ok(gather(segment, &buffer, skip, &frame, asked, ceiling))
         }
-        // The index was far off, or the batch is larger than the read: find it, and read again from there.
-        First::Elsewhere | First::Here(..) => read_found(segment, from, asked, ceiling, source),
+        First::Here(skip, frame) => read_on(segment, at + skip as u64, &frame, asked, ceiling, source),
+        // The index was far off: find it, and read again from there.
+        First::Elsewhere => read_found(segment, from, asked, ceiling, source),
         First::End => Ok(Found::Below),
         First::Suspect(position) => Ok(Found::Suspect(position)),
     }
 }
 
-/// Walks to the batch, over what is known to be damaged, and reads from there up to the next damage.
+/// Walks to the batch, over what is known to be damaged, and reads from there.
 fn read_found(
     segment: &Arc<Segment>,
     from: Offset,
@@ -174,6 +179,21 @@ fn read_found(
     if frame.base > from && !segment.is_examined(position) {
         return Ok(Found::Suspect(position));
     }
+    read_on(segment, position, &frame, asked, ceiling, source)
+}
+
+/// Reads from the batch that is wanted up to the next damage.
+fn read_on(
+    segment: &Arc<Segment>,
+    position: u64,
+    frame: &Frame,
+    asked: &ColdRead,
+    ceiling: Offset,
+    source: Source<'_>,
+) -> Result<Found, ReadError> {
+    if frame.size as u64 > segment.size().saturating_sub(position) {
+        return Ok(Found::Suspect(position));
+    }
     let mut wanted = if asked.at_least_one { asked.bytes_max.max(frame.size) } else { asked.bytes_max };
     if wanted < frame.size {
         return Ok(Found::TooMuch);
@@ -184,7 +204,7 @@ fn read_found(
         wanted = wanted.min(usize::try_from(range.bytes.0 - position).unwrap_or(usize::MAX));
     }
     let Some(buffer) = fill(segment, position, wanted, source)? else { return Ok(Found::NotInMemory) };
-    Ok(gather(segment, &buffer, 0, &frame, asked, ceiling))
+    Ok(gather(segment, &buffer, 0, frame, asked, ceiling))
 }
 
 enum First {
@@ -284,6 +304,12 @@ impl Filled {
     fn len(&self) -> usize {
         self.bytes.len()
     }
+
+    /// Whether the batch behind the first bytes is there, and all of what is wanted with it that there is.
+    fn has(&self, skip: usize, batch_bytes: usize, wanted: usize) -> bool {
+        let there = self.len().saturating_sub(skip);
+        batch_bytes <= there && (self.reaches_end || wanted <= there)
+    }
 }
 
 /// Reads up to `wanted` bytes; `None` if they are not in memory and the device is not to be asked.
@@ -294,11 +320,15 @@ fn fill(
     source: Source<'_>,
 ) -> Result<Option<Filled>, ReadError> {
     let left = usize::try_from(segment.size().saturating_sub(position)).unwrap_or(usize::MAX);
-    let mut bytes = BytesMut::zeroed(left.min(wanted));
+    let length = left.min(wanted);
+    let mut bytes = BytesMut::with_capacity(length);
     let file = segment.file().map_err(|error| unreadable(segment, error))?;
     let count = match source {
-        Source::PageCache => file.read_cached(&mut bytes, position),
-        Source::Device { .. } => file.read_at(&mut bytes, position).map(Some),
+        Source::PageCache => file.read_cached(&mut bytes, length, position),
+        Source::Device { .. } => {
+            bytes.resize(length, 0);
+            file.read_at(&mut bytes, position).map(Some)
+        }
     };
     let Some(count) = count.map_err(|error| unreadable(segment, error))? else { return Ok(None) };
     // A file that somebody has cut does not end where the segment does.

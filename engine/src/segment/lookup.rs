@@ -4,7 +4,7 @@ use std::io;
 
 use super::{AtDamage, FileKind, Segment, Walk, WalkError};
 use crate::disk::Open;
-use crate::index::{ActiveIndex, OffsetEntry, SealedOffsetIndex, SealedTimeIndex, TimeEntry};
+use crate::index::{ActiveIndex, SealedOffsetIndex, SealedTimeIndex, Span, TimeEntry};
 use crate::units::{Offset, Timestamp};
 
 /// See the module's documentation.
@@ -35,11 +35,11 @@ impl SegmentIndex {
         Ok(())
     }
 
-    pub(super) fn floor(&self, offset: Offset) -> Option<OffsetEntry> {
+    pub(super) fn span(&self, offset: Offset) -> Span {
         match self {
-            Self::Active(index) => index.floor_entry(offset),
-            Self::Sealed { offsets, .. } => offsets.floor_entry(offset),
-            Self::Unopened => None,
+            Self::Active(index) => index.span(offset),
+            Self::Sealed { offsets, .. } => offsets.span(offset),
+            Self::Unopened => Span::default(),
         }
     }
 

@@ -28,7 +28,7 @@ use doubt::Doubt;
 use files::Slot;
 
 use crate::disk::{Disk, File, Open};
-use crate::index::{ActiveIndex, OffsetEntry, TimeEntry};
+use crate::index::{ActiveIndex, OffsetEntry, Span, TimeEntry};
 use crate::units::{Offset, Timestamp};
 
 /// How an index is made (`index.interval.bytes`, `segment.index.bytes`).
@@ -192,9 +192,15 @@ impl Segment {
 
     /// The index entry that [`Segment::floor`] goes by: the batch at its position has its last offset, or one of the two is wrong.
     pub(crate) fn floor_entry(&self, offset: Offset) -> io::Result<Option<OffsetEntry>> {
+        Ok(self.span(offset)?.floor)
+    }
+
+    /// The index entries between which the batch that holds an offset begins.
+    pub(crate) fn span(&self, offset: Offset) -> io::Result<Span> {
         let mut index = self.index();
         index.open(self)?;
-        Ok(index.floor(offset).filter(|entry| entry.position < self.size()))
+        let (Span { floor, ceiling }, size) = (index.span(offset), self.size());
+        Ok(Span { floor: floor.filter(|entry| entry.position < size), ceiling })
     }
 
     /// The index files are not what they should be: does without them. Says whether there were any.

@@ -24,6 +24,8 @@ mod layout;
 mod load;
 mod logs;
 mod open;
+#[cfg(test)]
+mod read_test;
 mod recover;
 mod repair;
 #[cfg(test)]

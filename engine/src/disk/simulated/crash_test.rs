@@ -332,7 +332,7 @@ fn live_through(seed: u64) -> (SimulatedCounters, Vec<Vec<u8>>) {
                     disk.fail_call(disk.next_call(), fault);
                     drop(if rng.bool() { file.write_all_at(&bytes, position) } else { file.sync() });
                 }
-                7 => drop(file.read_cached(&mut [0; 10], 0)),
+                7 => drop(file.read_cached(&mut bytes::BytesMut::new(), 10, 0)),
                 8 => queue.submit(vec![write(number, &file, position + 50_000, bytes), sync(99, &file)]),
                 9 => drop(disk.complete_next(&mut rng)),
                 _ => file.write_all_at(&bytes, position).unwrap(),

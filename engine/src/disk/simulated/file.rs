@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::BytesMut;
+
 use super::Shared;
 use super::body::usize_of;
 use super::names::NodeId;
@@ -44,13 +46,17 @@ impl DiskFile for SimulatedFile {
         self.call(CallKind::Read, |state| Ok(state.tree.file(self.node)?.read(buffer, position)))
     }
 
-    fn read_cached(&self, buffer: &mut [u8], position: u64) -> io::Result<Option<usize>> {
+    fn read_cached(&self, out: &mut BytesMut, length: usize, position: u64) -> io::Result<Option<usize>> {
         self.call(CallKind::Read, |state| {
             if state.cold_percent > 0 && state.rng.u8(..100) < state.cold_percent {
                 state.counters.cold_reads += 1;
                 return Ok(None);
             }
-            Ok(Some(state.tree.file(self.node)?.read(buffer, position)))
+            let before = out.len();
+            out.resize(before + length, 0);
+            let count = state.tree.file(self.node)?.read(&mut out[before..], position);
+            out.truncate(before + count);
+            Ok(Some(count))
         })
     }
 
