@@ -163,6 +163,32 @@ impl ProducedBatch {
         epoch: LeaderEpoch,
         log_append_time: Option<Timestamp>,
     ) -> Result<StampedBatch, OffsetsExhausted> {
+        let mut stamp = self.stamp_at(base, epoch, log_append_time)?;
+        let mut bytes = self.bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(shared.as_ref()));
+        let header = stamp.put(&mut bytes);
+        Ok(StampedBatch { bytes: bytes.freeze(), header })
+    }
+
+    /// As [`ProducedBatch::stamp`], in a copy behind what `out` holds. After an error `out` is as it was.
+    pub(crate) fn stamp_into(
+        &self,
+        out: &mut BytesMut,
+        base: Offset,
+        epoch: LeaderEpoch,
+        log_append_time: Option<Timestamp>,
+    ) -> Result<BatchHeader, OffsetsExhausted> {
+        let mut stamp = self.stamp_at(base, epoch, log_append_time)?;
+        let at = out.len();
+        out.extend_from_slice(&self.bytes);
+        Ok(stamp.put(&mut out[at..]))
+    }
+
+    fn stamp_at(
+        &self,
+        base: Offset,
+        epoch: LeaderEpoch,
+        log_append_time: Option<Timestamp>,
+    ) -> Result<Stamp, OffsetsExhausted> {
         let mut header = self.header;
         if end_of(base, header.last_offset_delta).is_none() {
             return Err(OffsetsExhausted { base, count: self.offset_count() });
@@ -171,20 +197,35 @@ impl ProducedBatch {
             Some(time) => (TimestampType::LogAppendTime, Some(time)),
             None => (TimestampType::CreateTime, self.max_timestamp),
         };
-        let mut bytes = self.bytes.try_into_mut().unwrap_or_else(|shared| BytesMut::from(shared.as_ref()));
+        let changes_crc = header.attributes.timestamp_type() != kind || header.max_timestamp != max_timestamp;
         header.base_offset = base;
         header.leader_epoch = Some(epoch);
-        put(&mut bytes, 0, base.value().to_be_bytes());
-        put(&mut bytes, AT_LEADER_EPOCH, epoch.value().to_be_bytes());
-        if header.attributes.timestamp_type() != kind || header.max_timestamp != max_timestamp {
-            header.attributes = header.attributes.with_timestamp_type(kind);
-            header.max_timestamp = max_timestamp;
-            put(&mut bytes, AT_ATTRIBUTES, header.attributes.bits().to_be_bytes());
-            put(&mut bytes, AT_MAX_TIMESTAMP, max_timestamp.map_or(-1, Timestamp::millis).to_be_bytes());
-            header.crc = crc_of(&bytes);
-            put(&mut bytes, AT_CRC, header.crc.to_be_bytes());
+        header.attributes = header.attributes.with_timestamp_type(kind);
+        header.max_timestamp = max_timestamp;
+        Ok(Stamp { header, changes_crc })
+    }
+}
+
+/// What a batch's header is to say once the batch has its place.
+struct Stamp {
+    header: BatchHeader,
+    /// Whether fields change that the CRC covers.
+    changes_crc: bool,
+}
+
+impl Stamp {
+    /// Writes what changes into the whole batch; gives its header.
+    fn put(&mut self, batch: &mut [u8]) -> BatchHeader {
+        let header = &mut self.header;
+        put(batch, 0, header.base_offset.value().to_be_bytes());
+        put(batch, AT_LEADER_EPOCH, header.leader_epoch.map_or(-1, LeaderEpoch::value).to_be_bytes());
+        if self.changes_crc {
+            put(batch, AT_ATTRIBUTES, header.attributes.bits().to_be_bytes());
+            put(batch, AT_MAX_TIMESTAMP, header.max_timestamp.map_or(-1, Timestamp::millis).to_be_bytes());
+            header.crc = crc_of(batch);
+            put(batch, AT_CRC, header.crc.to_be_bytes());
         }
-        Ok(StampedBatch { bytes: bytes.freeze(), header })
+        *header
     }
 }
 

@@ -11,7 +11,7 @@ use super::room::NoRoom;
 use super::shared::lock;
 use super::writer::{Demand, Phase, Writer};
 use super::{AppendError, BeginEpochError, ReplicaAppendError, TimestampSource};
-use crate::batch::{BatchHeader, ProducedBatch, ReplicatedBatches, StampedBatch};
+use crate::batch::{BatchHeader, ProducedBatch, ReplicatedBatches};
 use crate::segment::{FirstBatch, Frame};
 use crate::state::{ProducerBatch, Verdict};
 use crate::units::{LeaderEpoch, Now, Offset, OffsetRange, Timestamp};
@@ -82,12 +82,12 @@ impl Inner {
                         first.checked_add(delta).ok_or(AppendError::OffsetsExhausted { end: first })?;
                     let demand = Demand { bytes, first, last, max_timestamp, now: now.wall };
                     if writer.active.need(&demand, &config).is_none() {
-                        let stamped = batch
-                            .stamp(first, permit.epoch(), append_time)
+                        let header = writer
+                            .queue
+                            .stamp(batch, first, permit.epoch(), append_time)
                             .map_err(|_| AppendError::OffsetsExhausted { end: first })?;
-                        let StampedBatch { bytes, header } = stamped;
-                        note_batch(&mut writer, &header, &bytes, now);
-                        writer.queue.push(header.base_offset, header.next_offset(), bytes);
+                        // A producer's batch is never a marker.
+                        note_batch(&mut writer, &header, &[], now);
                         let offsets = header.offsets();
                         let ticket = self.accepted_to(offsets.end(), &mut writer, now);
                         return Ok(Appended {

@@ -29,6 +29,8 @@ pub(crate) struct Driver {
     flights: HashMap<u64, Flight>,
     next_token: u64,
     completed: Vec<Completion>,
+    /// Empty; see [`Driver::collect`].
+    collected: Vec<Arc<Inner>>,
     /// The chunks that are kept for readers, oldest first, of all logs.
     kept: VecDeque<(LogId, usize)>,
     kept_bytes: usize,
@@ -54,6 +56,7 @@ impl Driver {
             flights: HashMap::new(),
             next_token: 0,
             completed: Vec::new(),
+            collected: Vec::new(),
             kept: VecDeque::new(),
             kept_bytes: 0,
             kept_bytes_max,
@@ -118,9 +121,11 @@ impl Driver {
         patience: Patience,
         unsealed: &mut Vec<Arc<Inner>>,
     ) -> Vec<Operation> {
-        let ready = std::mem::take(&mut *lock(&shared.ready));
+        // The two lists change places, so that neither a turn nor an append has to make one.
+        let mut ready = std::mem::take(&mut self.collected);
+        std::mem::swap(&mut *lock(&shared.ready), &mut ready);
         let mut operations = Vec::with_capacity(ready.len());
-        for log in ready {
+        for log in ready.drain(..) {
             log.is_ready.store(false, Ordering::Release);
             self.collect_log(&log, patience, &mut operations);
             // When it is sealed the log is ready again.
@@ -128,6 +133,7 @@ impl Driver {
                 unsealed.push(log);
             }
         }
+        self.collected = ready;
         operations
     }
 
@@ -170,25 +176,25 @@ impl Driver {
     fn complete(&mut self, shared: &Shared, completion: Completion) {
         let Some(Flight { log, kind }) = self.flights.remove(&completion.token) else { return };
         match kind {
-            FlightKind::Write(write) => self.complete_write(shared, &log, &write, completion.result.is_ok()),
+            FlightKind::Write(write) => self.complete_write(shared, &log, write, completion.result.is_ok()),
             FlightKind::Sync { covers } => complete_sync(shared, &log, covers, completion.result.err()),
         }
         log.wake_reached();
     }
 
-    fn complete_write(&mut self, shared: &Shared, log: &Arc<Inner>, write: &Write, is_written: bool) {
+    fn complete_write(&mut self, shared: &Shared, log: &Arc<Inner>, write: Write, is_written: bool) {
         if !is_written {
-            log.writer().queue.landed();
+            log.writer().queue.landed(write.chunks);
             log.close(Closed::WriteFailed);
             lock(&shared.news).failed.push(log.id);
             return;
         }
         if log.holds(Rule::NobodySeesAboveWritten) {
-            self.keep(shared, log, write);
+            self.keep(shared, log, &write);
         }
         let more = {
             let mut writer = log.writer();
-            writer.queue.landed();
+            writer.queue.landed(write.chunks);
             writer.active.segment.set_size(write.position + write.bytes as u64);
             log.marks.written.set(write.end);
             writer.queue.is_waiting() || writer.sync.is_wanted()

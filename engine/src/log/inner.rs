@@ -102,9 +102,10 @@ impl Inner {
         })
     }
 
-    /// Puts the log on the driver's list.
+    /// Puts the log on the driver's list. What the driver is to find was changed under the writer's lock: then either the driver takes that
+    /// lock later, or it is seen here that the log is off the list.
     pub(crate) fn make_ready(self: &Arc<Self>) {
-        if !self.is_ready.swap(true, Ordering::AcqRel) {
+        if !self.is_ready.load(Ordering::Acquire) && !self.is_ready.swap(true, Ordering::AcqRel) {
             lock(&self.shared.ready).push(Arc::clone(self));
         }
     }

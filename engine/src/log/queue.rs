@@ -5,7 +5,8 @@
 use bytes::{Bytes, BytesMut};
 
 use super::tail::Chunk;
-use crate::units::Offset;
+use crate::batch::{BatchHeader, OffsetsExhausted, ProducedBatch, StampedBatch};
+use crate::units::{LeaderEpoch, Offset, Timestamp};
 
 /// A batch smaller than this is copied into the write buffer; a larger one is written from where it is.
 pub(crate) const SMALL_BYTES: usize = 4096;
@@ -76,24 +77,55 @@ impl WriteQueue {
         self.pending_bytes() == 0
     }
 
+    /// Stamps a batch and adds it; a small one is stamped where it is copied to. After an error nothing is added.
+    pub(crate) fn stamp(
+        &mut self,
+        batch: ProducedBatch,
+        first: Offset,
+        epoch: LeaderEpoch,
+        append_time: Option<Timestamp>,
+    ) -> Result<BatchHeader, OffsetsExhausted> {
+        let bytes = batch.size_bytes();
+        if bytes >= SMALL_BYTES {
+            let StampedBatch { bytes, header } = batch.stamp(first, epoch, append_time)?;
+            self.push(first, header.next_offset(), bytes);
+            return Ok(header);
+        }
+        self.make_room(bytes);
+        let header = batch.stamp_into(&mut self.small, first, epoch, append_time)?;
+        self.added(first, header.next_offset(), bytes);
+        Ok(header)
+    }
+
     /// Adds whole batches.
     pub(crate) fn push(&mut self, first: Offset, end: Offset, bytes: Bytes) {
-        self.waiting_bytes += bytes.len();
         if bytes.len() >= SMALL_BYTES {
+            self.waiting_bytes += bytes.len();
             self.freeze_small();
             self.chunks.push(Chunk { first, end, bytes });
             return;
         }
-        if self.small.capacity() - self.small.len() < bytes.len() {
+        self.make_room(bytes.len());
+        self.small.extend_from_slice(&bytes);
+        self.added(first, end, bytes.len());
+    }
+
+    /// Makes room in the buffer of small batches.
+    fn make_room(&mut self, bytes: usize) {
+        if self.small.capacity() - self.small.len() < bytes {
             self.freeze_small();
             self.small.reserve(self.buffer_bytes);
             self.buffer_bytes = (self.buffer_bytes * 2).min(BUFFER_BYTES_MAX);
         }
-        if self.small.is_empty() {
+    }
+
+    /// The last so many bytes of the buffer are new.
+    fn added(&mut self, first: Offset, end: Offset, bytes: usize) {
+        self.waiting_bytes += bytes;
+        if self.small.len() == bytes {
             self.small_first = first;
         }
         self.small_end = end;
-        self.small.extend_from_slice(&bytes);
     }
 
     /// Takes the next write, unless one is in flight or nothing waits.
@@ -119,9 +151,13 @@ impl WriteQueue {
         Some(Write { position, chunks, bytes, end })
     }
 
-    /// The write that was taken is done.
-    pub(crate) fn landed(&mut self) {
+    /// The write that was taken is done; the memory of its list serves the next one.
+    pub(crate) fn landed(&mut self, mut chunks: Vec<Chunk>) {
         self.flying_bytes = 0;
+        if self.chunks.capacity() == 0 {
+            chunks.clear();
+            self.chunks = chunks;
+        }
     }
 
     fn freeze_small(&mut self) {
