@@ -68,6 +68,8 @@ pub(super) fn store_config(settings: &Settings, seed: u64) -> StoreConfig {
         dirty_age_max: settings.duration_ms(&settings::FLUSH_MS),
         checkpoint_interval: settings.duration_ms(&settings::FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
         producer_age_max: settings.duration_ms(&settings::PRODUCER_ID_EXPIRATION_MS),
+        // One of them is the broker's own.
+        opening_threads: settings.count(&settings::RECOVERY_THREADS).saturating_sub(1),
         seed,
         ..StoreConfig::default()
     }

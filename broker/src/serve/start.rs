@@ -3,12 +3,16 @@
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use highwater_engine::disk::{
     LockError, OpenedDisk, RingRefusal, SyncThread, open_disk, raise_descriptor_limit,
 };
-use highwater_engine::store::{CloseError, Job, OpenReport, Opened, Stop, Store, StoreOpenError};
+use highwater_engine::store::{
+    CloseError, Job, OpenReport, Opened, OpeningProgress, Stop, Store, StoreOpenError,
+};
 use highwater_engine::units::{NodeId, TopicId};
 use highwater_replication::Rules;
 use highwater_replication::shard::{HIGH_WATERMARKS, Shard};
@@ -28,6 +32,9 @@ use crate::clock::Clock;
 use crate::event::Event;
 use crate::settings::{self, HostPort, Settings};
 use crate::supervisor::lifeline::{self, StopOrder};
+
+/// Not more often than this is it said how far the opening of the logs is.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 /// How the controller is reached.
 #[derive(Clone, Debug)]
@@ -270,7 +277,18 @@ fn open_store(
         herald.note(format!("without io_uring: {refusal}"));
     }
     let config = configure::store_config(settings, random_seed()?);
-    let Opened { store, report } = Store::open(disk, data, config, clock.now())?;
+    let begun = clock.now();
+    let said = Mutex::new((&mut *herald, begun.monotonic));
+    let watch = |progress: OpeningProgress| {
+        let (herald, last) = &mut *said.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clock.now().monotonic;
+        if now.since(*last) >= PROGRESS_EVERY {
+            *last = now;
+            let OpeningProgress { done, logs, .. } = progress;
+            herald.note(format!("{done} of {logs} partitions are open"));
+        }
+    };
+    let Opened { store, report } = Store::open_watched(disk, data, config, begun, &watch)?;
     for (path, why) in &report.refused {
         herald.note(format!("{} cannot be opened and is left alone: {why}", path.display()));
     }

@@ -185,6 +185,8 @@ settings! {
         "How often recovery points are written down";
     PRODUCER_ID_EXPIRATION_MS: Integer = "producer.id.expiration.ms", within(1, INT_MAX), "ms", "86400000",
         "How long an idle idempotent producer is remembered";
+    RECOVERY_THREADS: Integer = "num.recovery.threads.per.data.dir", within(1, 1_000), "threads", "2",
+        "Threads that open the logs when the broker starts; they end with it";
     DISK_IO: Choice<DiskIo> = "disk.io",
         Choice(&[("auto", DiskIo::Auto), ("uring", DiskIo::Uring), ("posix", DiskIo::Posix)]), "", "auto",
         "How operations reach the disk";

@@ -35,6 +35,15 @@ impl Store {
                 starts.insert(inner.name.clone(), start);
             }
         }
+        // What could not be opened may be read another day, and then by what was promised of it.
+        for name in lock(&self.inner.left_alone).iter() {
+            let keep = |known: &Option<OffsetCheckpoint>, new: &mut OffsetCheckpoint| {
+                let offset = known.as_ref().and_then(|known| known.get(name));
+                new.extend(offset.map(|offset| (name.clone(), *offset)));
+            };
+            keep(&checkpoints.recovery_points, &mut points);
+            keep(&checkpoints.starts, &mut starts);
+        }
         self.write_points(&mut checkpoints, points)?;
         self.write_starts(&mut checkpoints, starts)?;
         self.write_damage_note(&mut checkpoints)

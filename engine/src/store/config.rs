@@ -24,6 +24,8 @@ pub struct StoreConfig {
     pub producer_age_max: Duration,
     /// Bytes that the largest batch on disk may have; a greater length field is damage.
     pub batch_bytes_max: usize,
+    /// Threads beside the caller's that open logs, and end with the opening. 0: none.
+    pub opening_threads: usize,
     /// Seeds what is chosen at random (jitter of rolls).
     pub seed: u64,
     /// All, except in tests of the tests.
@@ -41,6 +43,7 @@ impl Default for StoreConfig {
             checkpoint_interval: Duration::from_secs(60),
             producer_age_max: Duration::from_secs(24 * 60 * 60),
             batch_bytes_max: 128 << 20,
+            opening_threads: 0,
             seed: 0,
             rules: Rules::default(),
         }

@@ -142,6 +142,10 @@ impl Store {
             let damaged = log.damaged();
             noted.extend(damaged.iter().map(|range| note(&log.0, range)));
         }
+        let left_alone: Vec<String> = lock(&self.inner.left_alone).iter().map(ToString::to_string).collect();
+        noted.extend(
+            checkpoints.damage.iter().flatten().filter(|known| left_alone.contains(&known.log)).cloned(),
+        );
         if checkpoints.damage.as_ref() == Some(&noted) {
             return Ok(());
         }

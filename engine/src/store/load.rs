@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::recover::LoadedLog;
@@ -28,7 +28,7 @@ use crate::units::{Now, Offset, TopicPartition};
 #[derive(Debug)]
 pub(super) struct LogSource<'a> {
     pub(super) name: TopicPartition,
-    pub(super) directory: &'a Path,
+    pub(super) directory: PathBuf,
     pub(super) trust: Trust<'a>,
 }
 
@@ -62,7 +62,11 @@ impl Trust<'_> {
     fn stop(&self, name: &TopicPartition) -> recovery::Stop {
         match self.stop {
             Stop::Clean => {
-                recovery::Stop::Clean { facts: self.facts.and_then(|facts| facts.partition(name)).copied() }
+                match self.facts.map(|facts| facts.partition(name)) {
+                    // It was left alone when the others were stopped.
+                    Some(None) => recovery::Stop::Unclean,
+                    facts => recovery::Stop::Clean { facts: facts.flatten().copied() },
+                }
             }
             Stop::Unclean | Stop::FirstUse => recovery::Stop::Unclean,
         }
@@ -149,7 +153,7 @@ impl Loading<'_> {
         let disk = self.store.disk();
         let (name, trust) = (&self.source.name, &self.source.trust);
         let mut files = Vec::new();
-        for entry in disk.list(self.source.directory)? {
+        for entry in disk.list(&self.source.directory)? {
             if entry.kind == EntryKind::File {
                 let bytes = disk.open(&self.source.directory.join(&entry.name), Open::Read)?.size()?;
                 files.push(FileFact { name: entry.name, bytes });
@@ -275,7 +279,7 @@ impl Loading<'_> {
                 Step::CreateSegment { base } => {
                     new_active(
                         self.store.shared(),
-                        self.source.directory,
+                        &self.source.directory,
                         *base,
                         &self.config,
                         self.now.wall,
@@ -290,29 +294,29 @@ impl Loading<'_> {
                 // Made in memory from what was read, and written when the segment is sealed; a file that is wrong goes now.
                 Step::RebuildIndex { base } => {
                     for kind in [FileKind::OffsetIndex, FileKind::TimeIndex] {
-                        remove(disk.remove_file(&file_path(self.source.directory, *base, kind)))?;
+                        remove(disk.remove_file(&file_path(&self.source.directory, *base, kind)))?;
                     }
                 }
             }
         }
-        if plan.steps.is_empty() { Ok(()) } else { disk.sync_directory(self.source.directory) }
+        if plan.steps.is_empty() { Ok(()) } else { disk.sync_directory(&self.source.directory) }
     }
 
     fn remove_segment(&self, base: Offset, aside: Option<&str>) -> io::Result<()> {
         let disk = self.store.disk();
         if let Some(aside) = aside {
-            let log = file_path(self.source.directory, base, FileKind::Log);
+            let log = file_path(&self.source.directory, base, FileKind::Log);
             remove(disk.rename(&log, &self.source.directory.join(aside)))?;
         }
         for kind in FileKind::OF_A_SEGMENT {
-            remove(disk.remove_file(&file_path(self.source.directory, base, kind)))?;
+            remove(disk.remove_file(&file_path(&self.source.directory, base, kind)))?;
         }
         Ok(())
     }
 
     fn cut(&self, base: Offset, to_bytes: u64, aside: Option<&str>) -> io::Result<()> {
         let file =
-            self.store.disk().open(&file_path(self.source.directory, base, FileKind::Log), Open::Write)?;
+            self.store.disk().open(&file_path(&self.source.directory, base, FileKind::Log), Open::Write)?;
         if let Some(aside) = aside {
             let copy = self.store.disk().open(&self.source.directory.join(aside), Open::Create)?;
             let mut at = to_bytes;
@@ -326,7 +330,7 @@ impl Loading<'_> {
                 at += count as u64;
             }
             copy.sync()?;
-            self.store.disk().sync_directory(self.source.directory)?;
+            self.store.disk().sync_directory(&self.source.directory)?;
         }
         file.set_size(to_bytes)?;
         file.sync()
@@ -347,7 +351,7 @@ impl Loading<'_> {
     /// The log as it is after the plan was carried out.
     fn assemble(&self, plan: &Plan, gathered: &mut Gathered) -> io::Result<LoadedLog> {
         let shared = self.store.shared();
-        let directory: Arc<Path> = self.source.directory.into();
+        let directory: Arc<Path> = self.source.directory.as_path().into();
         let mut bases = Vec::new();
         for entry in shared.disk.list(&directory)? {
             if let Some((base, FileKind::Log)) = parse_file_name(&entry.name) {
@@ -410,7 +414,7 @@ impl Loading<'_> {
 
     fn active(&self, base: Offset, end: Offset, found: Option<ScannedSegment>) -> io::Result<Active> {
         let shared = self.store.shared();
-        let file = shared.disk.open(&file_path(self.source.directory, base, FileKind::Log), Open::Write)?;
+        let file = shared.disk.open(&file_path(&self.source.directory, base, FileKind::Log), Open::Write)?;
         let size = file.size()?;
         let settings = self.settings();
         let cut = found.as_ref().is_none_or(|found| found.scan.log_bytes != size);
@@ -434,7 +438,7 @@ impl Loading<'_> {
     }
 
     fn home(&self) -> Home {
-        self.store.shared().home(self.source.directory.into(), &self.config)
+        self.store.shared().home(self.source.directory.as_path().into(), &self.config)
     }
 
     fn settings(&self) -> IndexSettings {
@@ -447,7 +451,7 @@ impl Loading<'_> {
 
     fn open(&self, base: Offset, kind: FileKind) -> io::Result<File> {
         let how = if kind == FileKind::Log { Open::Write } else { Open::Read };
-        self.store.disk().open(&file_path(self.source.directory, base, kind), how)
+        self.store.disk().open(&file_path(&self.source.directory, base, kind), how)
     }
 
     fn bytes(&self, base: Offset, kind: FileKind) -> Option<Vec<u8>> {

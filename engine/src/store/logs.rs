@@ -22,6 +22,12 @@ pub enum CreateLogError {
         /// The name.
         name: TopicPartition,
     },
+    /// There is one of this name that could not be opened, and is left as it is. Refuses this call.
+    #[error("the log {name} is there and could not be opened")]
+    LeftAlone {
+        /// The name.
+        name: TopicPartition,
+    },
     /// The device is full. Refuses this call.
     #[error("no space left on the device for the log {name}")]
     OutOfSpace {
@@ -59,6 +65,9 @@ impl Store {
         let _making = lock(&self.inner.making);
         if self.names().contains_key(name) {
             return Err(CreateLogError::Exists { name: name.clone() });
+        }
+        if lock(&self.inner.left_alone).contains(name) {
+            return Err(CreateLogError::LeftAlone { name: name.clone() });
         }
         let shared = self.shared();
         let directory = shared.directory.join(name.to_string());
@@ -133,7 +142,7 @@ impl Store {
             starts: &starts,
             facts: None,
         };
-        let source = LogSource { name: name.clone(), directory: log.directory(), trust };
+        let source = LogSource { name: name.clone(), directory: log.directory().to_owned(), trust };
         let report = self.load_log(&source, now)?.map_err(io::Error::other)?;
         if let Some(reopened) = self.log(name) {
             self.set_config(reopened.id(), (*log.config()).clone()).map_err(io::Error::other)?;
@@ -143,6 +152,11 @@ impl Store {
             *slot = None;
         }
         Ok(Some(report))
+    }
+
+    /// Remembers a log that could not be opened.
+    pub(super) fn leave_alone(&self, name: TopicPartition) {
+        lock(&self.inner.left_alone).insert(name);
     }
 
     pub(super) fn add_name(&self, log: &Log) {

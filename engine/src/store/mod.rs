@@ -24,6 +24,9 @@ mod layout;
 mod load;
 mod logs;
 mod open;
+mod opening;
+#[cfg(test)]
+mod opening_test;
 #[cfg(test)]
 mod read_test;
 mod recover;
@@ -41,7 +44,7 @@ mod threads_test;
 #[cfg(test)]
 mod windows_test;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -52,6 +55,7 @@ pub use drive::TicketFuture;
 pub use job::{Job, JobDone, JobError, JobKind};
 pub use logs::{CreateLogError, SetConfigError};
 pub use open::{Opened, StoreOpenError};
+pub use opening::{OpeningProgress, OpeningWatch};
 pub use repair::RepairRefusal;
 pub use report::{LogReport, Machine, OpenReport, OpeningPlan, Stop, TurnReport};
 
@@ -71,6 +75,8 @@ struct StoreInner {
     shared: Arc<Shared>,
     config: StoreConfig,
     names: RwLock<BTreeMap<TopicPartition, Log>>,
+    /// Logs that are in the directory and could not be opened: nothing of theirs is changed.
+    left_alone: Mutex<BTreeSet<TopicPartition>>,
     /// Held while a log is made, so that two of one name are not.
     making: Mutex<()>,
     checkpoints: Mutex<Checkpoints>,

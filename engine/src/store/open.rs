@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use super::checkpoints::Checkpoints;
 use super::layout::{DirectoryName, directory_name};
 use super::load::{LogSource, Trust};
+use super::opening::OpeningWatch;
 use super::{Machine, OpenReport, OpeningPlan, Stop, Store, StoreConfig, StoreInner};
 use crate::checkpoint::{
     CLEAN_MARK, CleanFacts, CleanMark, DAMAGE_NOTE, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES,
@@ -67,6 +68,17 @@ impl Store {
         config: StoreConfig,
         now: Now,
     ) -> Result<Opened, StoreOpenError> {
+        Self::open_watched(disk, directory, config, now, &|_| {})
+    }
+
+    /// As [`Store::open`], and tells `watch` of each log that is done, so that people can see how far a long opening is.
+    pub fn open_watched(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        config: StoreConfig,
+        now: Now,
+        watch: &OpeningWatch<'_>,
+    ) -> Result<Opened, StoreOpenError> {
         make_directory(disk.as_ref(), directory).map_err(io(directory))?;
         let looked = look(disk, directory, config)?;
         let (store, disk) = (&looked.store, Arc::clone(looked.store.disk()));
@@ -90,21 +102,28 @@ impl Store {
             deleted: Vec::new(),
             foreign: Vec::new(),
         };
+        let mut sources = Vec::new();
         for (name, found) in looked.directories() {
             let path = directory.join(name);
             match found {
                 DirectoryName::Log(name) => {
-                    let source = LogSource { name, directory: &path, trust: looked.trust() };
-                    match store.load_log(&source, now).map_err(io(&path))? {
-                        Ok(log) => report.logs.push(log),
-                        Err(why) => report.refused.push((path, why)),
-                    }
+                    sources.push(LogSource { name, directory: path, trust: looked.trust() });
                 }
                 DirectoryName::Deleted => {
                     disk.remove_directory(&path).map_err(io(&path))?;
                     report.deleted.push(name.to_owned());
                 }
                 DirectoryName::Foreign => report.foreign.push(name.to_owned()),
+            }
+        }
+        let loaded = store.load_logs(&sources, now, watch);
+        for ((_, loaded), source) in loaded.into_iter().zip(sources) {
+            match loaded.map_err(io(&source.directory))? {
+                Ok(log) => report.logs.push(log),
+                Err(why) => {
+                    store.leave_alone(source.name);
+                    report.refused.push((source.directory, why));
+                }
             }
         }
         // A log that is made from now on is not in the file of recovery points until the next checkpoint; that the file is there says that
@@ -137,9 +156,10 @@ impl Store {
         let mut plan = OpeningPlan { stop: looked.stop, machine: looked.machine, logs: Vec::new() };
         for (name, found) in looked.directories() {
             if let DirectoryName::Log(log) = found {
-                let path = directory.join(name);
-                let source = LogSource { name: log.clone(), directory: &path, trust: looked.trust() };
-                plan.logs.push((log, looked.store.plan_log(&source, now).map_err(io(&path))?));
+                let source =
+                    LogSource { name: log.clone(), directory: directory.join(name), trust: looked.trust() };
+                let planned = looked.store.plan_log(&source, now).map_err(io(&source.directory))?;
+                plan.logs.push((log, planned));
             }
         }
         Ok(plan)
@@ -229,6 +249,7 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
             shared,
             config,
             names: RwLock::default(),
+            left_alone: Mutex::default(),
             making: Mutex::default(),
             checkpoints: Mutex::new(checkpoints),
             next_checkpoint: Mutex::default(),

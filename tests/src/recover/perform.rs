@@ -253,7 +253,7 @@ impl Trial {
             | JobDone::Deleted { .. }
             | JobDone::Examined { .. } => Ok(()),
             JobDone::Reopened { log, .. } => Err(format!("nobody asked for {log:?} to be opened again")),
-            other => Err(format!("a job gave {other:?}")),
+            other @ (JobDone::Repaired { .. } | _) => Err(format!("a job gave {other:?}")),
         }
     }
 

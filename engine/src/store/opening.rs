@@ -1,0 +1,71 @@
+//! Recovers the logs of a directory: the thread that opens it, and as many helpers as the embedder asked for, each taking the next log.
+//!
+//! The helpers end with the opening. Which of them has a log makes no difference to it; only the numbers of logs are given in the order in
+//! which they are done.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+use super::load::LogSource;
+use super::{LogReport, Store};
+use crate::units::Now;
+
+/// How far an opening has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpeningProgress {
+    /// Logs that are in the directory.
+    pub logs: usize,
+    /// How many of them are open, or left alone.
+    pub done: usize,
+}
+
+/// Is told of each log that is done, by whichever thread did it.
+pub type OpeningWatch<'a> = dyn Fn(OpeningProgress) + Sync + 'a;
+
+/// What came of one log; the inner error says why it was left alone.
+type Loaded = io::Result<Result<LogReport, String>>;
+
+impl Store {
+    /// Loads all logs, and gives what came of each by its number in `sources`. After an error no further log is begun.
+    pub(super) fn load_logs(
+        &self,
+        sources: &[LogSource<'_>],
+        now: Now,
+        watch: &OpeningWatch<'_>,
+    ) -> Vec<(usize, Loaded)> {
+        let (next, done, failed) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        let work = || {
+            let mut loaded = Vec::new();
+            while !failed.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some(source) = sources.get(number) else { break };
+                let result = self.load_log(source, now);
+                failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                loaded.push((number, result));
+                watch(OpeningProgress {
+                    logs: sources.len(),
+                    done: done.fetch_add(1, Ordering::Relaxed) + 1,
+                });
+            }
+            loaded
+        };
+        let helpers_max = self.inner.config.opening_threads.min(sources.len().saturating_sub(1));
+        let mut loaded = thread::scope(|scope| {
+            let start = |_| thread::Builder::new().name("opening".to_owned()).spawn_scoped(scope, work);
+            // Without a helper it takes longer and gives the same.
+            let helpers: Vec<_> = (0..helpers_max).filter_map(|number| start(number).ok()).collect();
+            let mut loaded = work();
+            for helper in helpers {
+                match helper.join() {
+                    Ok(more) => loaded.extend(more),
+                    Err(panic) => std::panic::resume_unwind(panic),
+                }
+            }
+            loaded
+        });
+        loaded.sort_unstable_by_key(|(number, _)| *number);
+        loaded
+    }
+}
