@@ -58,7 +58,7 @@ pub enum Certainty {
 /// Replaces a file: writes `NAME.tmp` beside it, then renames it over the old one.
 ///
 /// What `NAME.tmp` held before does not matter. An error leaves the old file, or with [`Certainty::Durable`] perhaps the new one
-/// without the certainty that it stays.
+/// without the certainty that it stays; an error that says that there is no room or no descriptor leaves the old file.
 pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8], certainty: Certainty) -> io::Result<()> {
     let temporary = temporary_name(path)?;
     let file = disk.open(&temporary, Open::Create)?;
@@ -67,11 +67,34 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8], certainty: Certa
     match certainty {
         Certainty::Written => disk.rename(&temporary, path),
         Certainty::Durable => {
-            file.sync()?;
-            disk.rename(&temporary, path)?;
-            disk.sync_directory(parent(path)?)
+            file.sync().map_err(not_passing)?;
+            disk.rename(&temporary, path).map_err(not_passing)?;
+            disk.sync_directory(parent(path)?).map_err(not_passing)
         }
     }
+}
+
+/// Whether the error says that there is no room, or no descriptor: that is no fault of the disk, and passes.
+pub(crate) fn is_passing(error: &io::Error) -> bool {
+    is_full(error) || is_out_of_descriptors(error)
+}
+
+/// Whether the error says that there is no more room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+/// Whether no more files can be opened, by this process or by any.
+pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// From the first sync on an error is final, also for want of room.
+fn not_passing(error: io::Error) -> io::Error {
+    if is_passing(&error) { io::Error::other(error) } else { error }
 }
 
 /// Replaces a file by what it shows, byte for byte, if it is there, and makes name and contents certain. A sync of it that failed before, also

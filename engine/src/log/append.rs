@@ -30,6 +30,7 @@ impl From<NoRoom> for Refusal {
     fn from(no_room: NoRoom) -> Self {
         match no_room {
             NoRoom::OutOfSpace => Self::OutOfSpace,
+            NoRoom::OutOfDescriptors => Self::OutOfDescriptors,
             NoRoom::Truncating => Self::Truncating,
             NoRoom::Closed(why) => Self::Closed(why),
         }
@@ -39,6 +40,7 @@ impl From<NoRoom> for Refusal {
 /// What a leader's and a follower's append are refused for alike.
 enum Refusal {
     OutOfSpace,
+    OutOfDescriptors,
     Truncating,
     Closed(super::Closed),
     Busy { pending_bytes: usize },
@@ -246,13 +248,22 @@ impl Inner {
 
     fn leader_error(&self, refusal: &Refusal, bytes: usize) -> AppendError {
         match *refusal {
-            Refusal::OutOfSpace => AppendError::OutOfSpace { bytes },
+            Refusal::OutOfSpace => {
+                AppendError::OutOfSpace { bytes, missing_bytes: self.missing_bytes(bytes) }
+            }
+            Refusal::OutOfDescriptors => AppendError::OutOfDescriptors,
             Refusal::Truncating => AppendError::Truncating,
             Refusal::Closed(why) => AppendError::Closed(why),
             Refusal::Busy { pending_bytes } => {
                 AppendError::Busy { pending_bytes, pending_bytes_max: self.shared.limits.pending_bytes_max }
             }
         }
+    }
+
+    /// What a full device would have to have free for an append, beside what it has; somebody may have made room since.
+    fn missing_bytes(&self, bytes: usize) -> u64 {
+        let free = self.shared.disk.free_bytes(&self.shared.directory).unwrap_or_default();
+        (bytes as u64).saturating_sub(free).max(1)
     }
 
     /// What was appended before there was no room for more is appended.
@@ -269,7 +280,10 @@ impl Inner {
             return Ok(Appended { offsets, ticket, duplicate: false, log_append_time: None });
         }
         Err(match *refusal {
-            Refusal::OutOfSpace => ReplicaAppendError::OutOfSpace { bytes },
+            Refusal::OutOfSpace => {
+                ReplicaAppendError::OutOfSpace { bytes, missing_bytes: self.missing_bytes(bytes) }
+            }
+            Refusal::OutOfDescriptors => ReplicaAppendError::OutOfDescriptors,
             Refusal::Truncating => ReplicaAppendError::Truncating,
             Refusal::Closed(why) => ReplicaAppendError::Closed(why),
             Refusal::Busy { pending_bytes } => ReplicaAppendError::Busy {

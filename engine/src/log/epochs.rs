@@ -7,7 +7,7 @@ use super::seal::FileError;
 use super::shared::lock;
 use super::writer::Phase;
 use super::{BeginEpochError, Closed};
-use crate::checkpoint::{Certainty, LEADER_EPOCH_CHECKPOINT, write_epochs};
+use crate::checkpoint::{Certainty, LEADER_EPOCH_CHECKPOINT, is_passing, write_epochs};
 use crate::units::{LeaderEpoch, Offset};
 
 impl Inner {
@@ -48,6 +48,11 @@ impl Inner {
 
     /// Writes the history as it is now; the newest is always written last.
     pub(crate) fn write_epochs(&self, certainty: Certainty) -> Result<(), FileError> {
+        let written = self.put_epochs(certainty);
+        written.map_err(|error| self.failed("write leader epochs", error.path, error.source))
+    }
+
+    fn put_epochs(&self, certainty: Certainty) -> Result<(), FileError> {
         let _file = lock(&self.epoch_file);
         let history = {
             let mut writer = self.writer();
@@ -58,11 +63,20 @@ impl Inner {
         };
         let path = self.directory.join(LEADER_EPOCH_CHECKPOINT);
         write_epochs(self.shared.disk.as_ref(), &path, &history, certainty)
-            .map_err(|error| self.failed("write leader epochs", path, error))
+            .map_err(|source| FileError { path, source })
     }
 
-    /// Makes the file certain, if it is not.
+    /// Makes the file certain, if it is not. It says already what it has to; for want of room that is left to another time.
     pub(crate) fn sync_epochs(&self) -> Result<(), FileError> {
-        if self.writer().epochs_unsynced { self.write_epochs(Certainty::Durable) } else { Ok(()) }
+        if !self.writer().epochs_unsynced {
+            return Ok(());
+        }
+        self.put_epochs(Certainty::Durable).map_err(|error| {
+            if is_passing(&error.source) {
+                self.writer().epochs_unsynced = true;
+                return error;
+            }
+            self.failed("write leader epochs", error.path, error.source)
+        })
     }
 }

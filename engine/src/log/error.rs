@@ -48,11 +48,16 @@ pub enum AppendError {
         bytes_max: u32,
     },
     /// The device is full. Refuses this call; it may succeed when there is room again.
-    #[error("no space left on the device for {bytes} more bytes")]
+    #[error("no space left on the device for {bytes} more bytes; {missing_bytes} are missing")]
     OutOfSpace {
         /// The size of the append.
         bytes: usize,
+        /// How much more the device would have to have free.
+        missing_bytes: u64,
     },
+    /// No more files can be opened, and the next segment is one. Refuses this call; it may succeed when others are closed.
+    #[error("no descriptor is left for the next segment")]
+    OutOfDescriptors,
     /// The producer's state does not allow it (KIP-98). Refuses this call.
     #[error(transparent)]
     Producer(#[from] ProducerRefusal),
@@ -101,11 +106,16 @@ pub enum ReplicaAppendError {
         bytes_max: u32,
     },
     /// As for [`AppendError::OutOfSpace`].
-    #[error("no space left on the device for {bytes} more bytes")]
+    #[error("no space left on the device for {bytes} more bytes; {missing_bytes} are missing")]
     OutOfSpace {
         /// The size of the append.
         bytes: usize,
+        /// How much more the device would have to have free.
+        missing_bytes: u64,
     },
+    /// As for [`AppendError::OutOfDescriptors`].
+    #[error("no descriptor is left for the next segment")]
+    OutOfDescriptors,
     /// As for [`AppendError::Busy`].
     #[error("{pending_bytes} bytes wait to be written; at most {pending_bytes_max} may")]
     Busy {

@@ -49,7 +49,7 @@ pub(crate) use inner::{Inner, View, Waiter};
 pub(crate) use marks::Marks;
 pub(crate) use producers::rebuild_producers;
 pub(crate) use queue::WriteQueue;
-pub(crate) use room::{is_full, new_active};
+pub(crate) use room::new_active;
 pub(crate) use seal::FileError;
 pub(crate) use shared::{Limits, Shared, lock};
 pub(crate) use tail::Tail;

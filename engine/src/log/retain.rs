@@ -104,7 +104,7 @@ impl Inner {
         drop(writer);
         rolled.map_err(|no_room| match no_room {
             NoRoom::Closed(why) => CutError::Closed(why),
-            NoRoom::OutOfSpace | NoRoom::Truncating => CutError::Truncating,
+            NoRoom::OutOfSpace | NoRoom::OutOfDescriptors | NoRoom::Truncating => CutError::Truncating,
         })
     }
 }

@@ -12,6 +12,7 @@ use super::inner::Inner;
 use super::shared::{Shared, lock};
 use super::writer::{Active, Demand, Need, Phase, SyncedBy, Unsealed};
 use super::{Closed, LogConfig};
+use crate::checkpoint::{is_full, is_out_of_descriptors};
 use crate::disk::{File, Open, Patience, Wait};
 use crate::segment::{FileKind, Home, IndexSettings, Segment, file_path};
 use crate::units::{Offset, Timestamp};
@@ -23,6 +24,7 @@ const STEP_BYTES_MAX: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) enum NoRoom {
     OutOfSpace,
+    OutOfDescriptors,
     Truncating,
     Closed(Closed),
 }
@@ -223,6 +225,9 @@ impl Inner {
         if is_full(error) {
             return NoRoom::OutOfSpace;
         }
+        if is_out_of_descriptors(error) {
+            return NoRoom::OutOfDescriptors;
+        }
         self.shared.fail(&self.directory, "make room for appends", error);
         NoRoom::Closed(Closed::StoreFailed)
     }
@@ -285,12 +290,4 @@ impl Shared {
         let taken = if jitter_ms == 0 { 0 } else { lock(&self.random).u64(..jitter_ms) };
         config.segment_age_max.saturating_sub(Duration::from_millis(taken))
     }
-}
-
-/// Whether the error says that there is no more room, which is no fault of the disk.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
 }

@@ -75,8 +75,7 @@ impl Inner {
             return self.restart_held(to, lower);
         }
         let Cut { kept, size, end } = self.place_of_cut(&view.segments, to)?;
-        self.marks.durable.lower(end);
-        lower(end, end)?;
+        self.lower_durable(end, || lower(end, end))?;
         let (stay, go) = view.segments.split_at(kept + 1);
         let Some(last) = stay.last().map(Arc::clone) else { return Ok(log_end) };
         let epochs_changed = self.publish_cut(stay.to_vec(), end);
@@ -130,11 +129,10 @@ impl Inner {
         lower: impl FnOnce(Offset, Offset) -> Result<(), FileError>,
     ) -> Result<Offset, CutError> {
         let now = self.writer().clock;
-        self.marks.durable.lower(offset);
         let old = self.view();
         // All of the old log is uncertain from now on: where a power loss brings some of it back and some not, recovery cuts at the gap.
         let first = old.segments.first().map_or(offset, |first| first.base());
-        lower(offset.min(first), offset)?;
+        self.lower_durable(offset, || lower(offset.min(first), offset))?;
         // Newest first, and the oldest only when the others are gone for certain, so that what a crash leaves is a beginning of the log.
         let (oldest, later) = old.segments.split_at(1);
         self.remove_segments(later)?;
@@ -148,7 +146,7 @@ impl Inner {
         let made = self.make_segment(offset, 0, &self.config(), now.wall);
         let active = made.map_err(|no_room| match no_room {
             NoRoom::Closed(why) => CutError::Closed(why),
-            NoRoom::OutOfSpace | NoRoom::Truncating => {
+            NoRoom::OutOfSpace | NoRoom::OutOfDescriptors | NoRoom::Truncating => {
                 let error = io::Error::from(io::ErrorKind::StorageFull);
                 CutError::File(self.failed("make a segment", self.directory.to_path_buf(), error))
             }
@@ -169,6 +167,20 @@ impl Inner {
         self.write_epochs(Certainty::Durable)?;
         self.sync_directory()?;
         Ok(offset)
+    }
+
+    /// Lowers the mark first, so that no other checkpoint brings the old one back. Where the file cannot be written nothing is cut, and what
+    /// was durable still is.
+    fn lower_durable(
+        &self,
+        to: Offset,
+        lower: impl FnOnce() -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
+        let before = self.marks.durable.get();
+        self.marks.durable.lower(to);
+        lower().inspect_err(|_| {
+            self.marks.durable.raise(before);
+        })
     }
 
     /// Refuses appends from now on, and waits for what is in flight.

@@ -4,7 +4,9 @@
 use std::sync::MutexGuard;
 
 use super::Store;
-use crate::checkpoint::{LOG_STARTS, NotedDamage, OffsetCheckpoint, RECOVERY_POINTS, write_offsets};
+use crate::checkpoint::{
+    LOG_STARTS, NotedDamage, OffsetCheckpoint, RECOVERY_POINTS, is_passing, write_offsets,
+};
 use crate::log::{FileError, Inner, lock};
 use crate::rules::Rule;
 use crate::units::Offset;
@@ -109,7 +111,10 @@ impl Store {
         let shared = self.shared();
         let path = shared.directory.join(name);
         write_offsets(shared.disk.as_ref(), &path, offsets).map_err(|source| {
-            shared.fail(&path, "write a checkpoint", &source);
+            // For want of room or of a descriptor the old file stays, and is safe; the job is for another time.
+            if !is_passing(&source) {
+                shared.fail(&path, "write a checkpoint", &source);
+            }
             FileError { path, source }
         })
     }

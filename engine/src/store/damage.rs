@@ -10,7 +10,7 @@ use std::sync::{Arc, MutexGuard};
 use super::checkpoints::Checkpoints;
 use super::scan::{Place, scan_segment};
 use super::{JobDone, JobError, Store};
-use crate::checkpoint::{DAMAGE_NOTE, NotedDamage, write_damage};
+use crate::checkpoint::{DAMAGE_NOTE, NotedDamage, is_passing, write_damage};
 use crate::log::{Cleanup, ColdRead, FileError, Inner, LogId, ReadError, Source, lock};
 use crate::recovery::{DamagedRange, Plan, SegmentScan, SuspectReason};
 use crate::segment::{AtDamage, FileKind, IndexSettings, Segment, Walk, WalkError};
@@ -152,7 +152,9 @@ impl Store {
         let shared = self.shared();
         let path = shared.directory.join(DAMAGE_NOTE);
         write_damage(shared.disk.as_ref(), &path, &noted).map_err(|source| {
-            shared.fail(&path, "write the note of damage", &source);
+            if !is_passing(&source) {
+                shared.fail(&path, "write the note of damage", &source);
+            }
             FileError { path, source }
         })?;
         checkpoints.damage = Some(noted);

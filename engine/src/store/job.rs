@@ -266,7 +266,8 @@ pub enum JobError {
         /// What recovery met.
         source: io::Error,
     },
-    /// A file could not be changed; the directory has failed.
+    /// A file could not be changed. The directory has failed, unless it is for want of room or of a descriptor: then nothing has changed,
+    /// and it may succeed another time.
     #[error("{path}: {source}")]
     Io {
         /// The file or directory.

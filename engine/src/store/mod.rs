@@ -42,6 +42,8 @@ pub(crate) mod test_support;
 #[cfg(test)]
 mod threads_test;
 #[cfg(test)]
+mod trouble_test;
+#[cfg(test)]
 mod windows_test;
 
 use std::collections::{BTreeMap, BTreeSet};

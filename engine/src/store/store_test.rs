@@ -268,7 +268,10 @@ fn a_full_disk_is_a_refusal_and_no_offset_is_lost() {
     for _ in 0..5 {
         match log.append(permit, produced(&[&large], 1), now(1)) {
             Ok(_) => drop(turn(&store)),
-            Err(AppendError::OutOfSpace { .. }) => refused += 1,
+            Err(AppendError::OutOfSpace { bytes, missing_bytes }) => {
+                assert!(missing_bytes > 0 && missing_bytes <= bytes as u64, "{missing_bytes} of {bytes}");
+                refused += 1;
+            }
             Err(other) => panic!("{other:?}"),
         }
     }

@@ -53,7 +53,9 @@ pub(super) fn of_append(error: &AppendError) -> ErrorCode {
         AppendError::Producer(refusal) => of_producer(*refusal),
         AppendError::StaleEpoch { .. } => ErrorCode::NotLeaderOrFollower,
         AppendError::TooLarge { .. } => ErrorCode::RecordListTooLarge,
-        AppendError::OutOfSpace { .. } | AppendError::Closed(_) => ErrorCode::KafkaStorageError,
+        AppendError::OutOfSpace { .. } | AppendError::OutOfDescriptors | AppendError::Closed(_) => {
+            ErrorCode::KafkaStorageError
+        }
         // To be tried again: the next turn makes room.
         AppendError::Busy { .. } | AppendError::Truncating => ErrorCode::RequestTimedOut,
         AppendError::OffsetsExhausted { .. } | _ => ErrorCode::UnknownServerError,

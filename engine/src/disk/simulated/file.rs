@@ -128,7 +128,7 @@ impl State {
                 let count = bytes.len().div_ceil(2);
                 drop(self.write(node, position, &bytes[..count]));
             }
-            Fault::Io | Fault::NoSpace => self.write_part(node, position, bytes),
+            Fault::Io | Fault::NoSpace | Fault::NoDescriptors => self.write_part(node, position, bytes),
         }
         Err(self.fail(fault))
     }

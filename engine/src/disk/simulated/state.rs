@@ -87,6 +87,8 @@ pub enum Fault {
     Io,
     /// ENOSPC. A write may have written a part.
     NoSpace,
+    /// EMFILE.
+    NoDescriptors,
     /// A write that wrote a part and then could not go on; EIO for any other call.
     ShortWrite,
 }
@@ -236,6 +238,7 @@ impl State {
                 io::Error::from_raw_os_error(libc::EIO)
             }
             Fault::NoSpace => self.out_of_space(),
+            Fault::NoDescriptors => io::Error::from_raw_os_error(libc::EMFILE),
         }
     }
 
