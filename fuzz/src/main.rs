@@ -4,7 +4,8 @@
 //! highwater-fuzz cluster            fresh seeds for a minute
 //! highwater-fuzz cluster 17         just this seed
 //! highwater-fuzz cluster --minutes 30
-//! highwater-fuzz cluster --first 1  this seed and those behind it, for a minute
+//! highwater-fuzz cluster --first 1 --runs 100
+//!                                   this seed and those behind it, as many as that, however long it takes
 //! highwater-fuzz recover            one log, crashed at any call
 //! ```
 //! A failure prints its seed and the last steps in words, and ends the search with exit code 1. What is searched lives in
@@ -53,19 +54,23 @@ struct Order {
     /// The first of seeds one behind the other, instead of fresh ones.
     first: Option<u64>,
     time: Duration,
+    /// How many, instead of how long.
+    runs: Option<u64>,
 }
 
 fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
     let name = arguments.next().ok_or("which search?")?;
     let search =
         SEARCHES.iter().find(|search| search.name == name).ok_or(format!("there is no search '{name}'"))?;
-    let mut order = Order { search, seed: None, first: None, time: Duration::from_secs(60) };
+    let mut order = Order { search, seed: None, first: None, time: Duration::from_secs(60), runs: None };
     while let Some(argument) = arguments.next() {
         let number = |text: Option<String>| {
             text.and_then(|text| text.parse::<u64>().ok()).ok_or(format!("'{argument}' needs a number"))
         };
         if argument == "--minutes" {
             order.time = Duration::from_secs(60 * number(arguments.next())?);
+        } else if argument == "--runs" {
+            order.runs = Some(number(arguments.next())?);
         } else if argument == "--first" {
             order.first = Some(number(arguments.next())?);
         } else {
@@ -94,7 +99,8 @@ fn search(order: &Order) -> ExitCode {
             return ExitCode::FAILURE;
         }
         runs += 1;
-        if order.seed.is_some() || begun.elapsed() >= order.time {
+        let enough = order.runs.map_or_else(|| begun.elapsed() >= order.time, |wanted| runs >= wanted);
+        if order.seed.is_some() || enough {
             println!("{}: {runs} runs, nothing found", order.search.name);
             return ExitCode::SUCCESS;
         }
@@ -105,7 +111,7 @@ fn main() -> ExitCode {
     match order(std::env::args().skip(1)) {
         Ok(order) => search(&order),
         Err(why) => {
-            eprintln!("{why}\nhighwater-fuzz SEARCH [SEED] [--first SEED] [--minutes N]");
+            eprintln!("{why}\nhighwater-fuzz SEARCH [SEED] [--first SEED] [--minutes N | --runs N]");
             for search in SEARCHES {
                 eprintln!("  {:<10} {}", search.name, search.about);
             }
