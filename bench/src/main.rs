@@ -15,6 +15,7 @@ mod clock;
 mod cluster;
 mod engine;
 mod error;
+mod goal;
 mod isr;
 mod load;
 mod machine;

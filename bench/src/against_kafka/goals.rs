@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::Rounds;
+use crate::goal::Goal;
 use crate::report::{Table, figure, median};
 
 #[derive(Debug, Serialize)]
@@ -20,35 +21,6 @@ struct Row {
     floor: Option<f64>,
     goal: Goal,
     met: bool,
-}
-
-/// What is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-enum Goal {
-    RatioAtLeast(f64),
-    RatioAtMost(f64),
-    AtMost(f64),
-    Below(f64),
-}
-
-impl Goal {
-    fn is_met(self, highwater: f64, ratio: f64) -> bool {
-        match self {
-            Self::RatioAtLeast(least) => ratio >= least,
-            Self::RatioAtMost(most) => ratio <= most,
-            Self::AtMost(most) => highwater <= most,
-            Self::Below(bound) => highwater < bound,
-        }
-    }
-
-    fn text(self) -> String {
-        match self {
-            Self::RatioAtLeast(least) => format!("ratio >= {least}"),
-            Self::RatioAtMost(most) => format!("ratio <= {most}"),
-            Self::AtMost(most) => format!("<= {most}"),
-            Self::Below(bound) => format!("< {bound}"),
-        }
-    }
 }
 
 impl Goals {
@@ -139,11 +111,5 @@ mod tests {
         let judged: Vec<_> = goals.0.iter().map(|row| (row.highwater, row.met)).collect();
         assert_eq!(judged, [(300.0, true), (1.9, true), (1.0, false)]);
         assert!(goals.text().contains("NO"), "{}", goals.text());
-    }
-
-    #[test]
-    fn throughput_is_judged_by_its_ratio() {
-        assert!(Goal::RatioAtLeast(1.5).is_met(150.0, 1.5));
-        assert!(!Goal::RatioAtLeast(1.5).is_met(149.0, 1.49));
     }
 }

@@ -7,9 +7,10 @@ use highwater_engine::batch::{BatchBuilder, Compression};
 use highwater_engine::log::Step;
 
 use super::ground::{self, Ground, MIB, mb_rate, rate, timed};
-use super::rows::{Asked, Goal, Rows};
+use super::rows::{Asked, Rows};
 use crate::clock;
 use crate::error::{BenchError, Result};
+use crate::goal::Goal;
 
 const LARGE_BYTES: usize = 256 * MIB;
 const SMALL_RECORDS: usize = 1_000_000;

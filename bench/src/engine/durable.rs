@@ -12,9 +12,10 @@ use highwater_engine::store::Store;
 use rustix::fs::FallocateFlags;
 
 use super::ground::{self, Ground, MIB, rate, timed};
-use super::rows::{Asked, Goal, Rows};
+use super::rows::{Asked, Rows};
 use crate::clock;
 use crate::error::{BenchError, Result};
+use crate::goal::Goal;
 
 const RECORD_BYTES: usize = 1024;
 const SLICE: Duration = Duration::from_millis(400);

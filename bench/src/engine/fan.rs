@@ -3,8 +3,9 @@
 use bytes::Bytes;
 
 use super::ground::{self, Ground, timed};
-use super::rows::{Asked, Goal, Rows};
+use super::rows::{Asked, Rows};
 use crate::error::Result;
+use crate::goal::Goal;
 
 const APPENDS: usize = 4096;
 

@@ -11,8 +11,9 @@ use highwater_engine::store::Store;
 
 use super::ground::{self, Ground, MIB, timed};
 use super::read;
-use super::rows::{Asked, Goal, Rows};
+use super::rows::{Asked, Rows};
 use crate::error::{BenchError, Result};
+use crate::goal::Goal;
 
 /// As much as one segment of the default size takes.
 const LARGE_BYTES: usize = 1023 * MIB;

@@ -8,8 +8,9 @@ use highwater_engine::units::Offset;
 use memmap2::Mmap;
 
 use super::ground::{self, Ground, MIB, Room, mb_rate, rate, timed};
-use super::rows::{Asked, Goal, Rows};
+use super::rows::{Asked, Rows};
 use crate::error::{BenchError, Result};
+use crate::goal::Goal;
 
 const SCAN_BYTES: usize = 256 * MIB;
 const READ_BYTES: usize = MIB;

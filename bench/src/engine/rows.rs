@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::goal::Goal;
 use crate::report::{Table, figure, median};
 
 /// Every row that was measured.
@@ -24,39 +25,6 @@ struct Row {
     /// Each round's.
     ours_rounds: Vec<f64>,
     limit_rounds: Vec<f64>,
-}
-
-/// What is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(super) enum Goal {
-    /// Of a rate: at least so much of the limit's.
-    RatioAtLeast(f64),
-    /// Of a time: at most so much of the limit's.
-    RatioAtMost(f64),
-    /// Ours, whatever the limit is.
-    AtLeast(f64),
-    /// Ours, whatever the limit is.
-    Below(f64),
-}
-
-impl Goal {
-    fn is_met(self, ours: f64, ratio: f64) -> bool {
-        match self {
-            Self::RatioAtLeast(least) => ratio >= least,
-            Self::RatioAtMost(most) => ratio <= most,
-            Self::AtLeast(least) => ours >= least,
-            Self::Below(bound) => ours < bound,
-        }
-    }
-
-    fn text(self) -> String {
-        match self {
-            Self::RatioAtLeast(least) => format!("ratio >= {least}"),
-            Self::RatioAtMost(most) => format!("ratio <= {most}"),
-            Self::AtLeast(least) => format!(">= {}", figure(least)),
-            Self::Below(bound) => format!("< {}", figure(bound)),
-        }
-    }
 }
 
 /// What a row is called, beside what it is measured and what is asked of it.
