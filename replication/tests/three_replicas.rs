@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use highwater_engine::batch::{BatchBuilder, BatchLimits, Compression};
 use highwater_engine::disk::simulated::Fault;
 use highwater_engine::disk::{Disk, Patience, PosixDisk, SimulatedDisk};
 use highwater_engine::log::LogConfig;
-use highwater_engine::store::{Store, StoreConfig};
+use highwater_engine::store::{Job, JobDone, JobError, JobKind, Store, StoreConfig};
 use highwater_engine::units::{Monotonic, NodeId, Now, Timestamp, TopicPartition};
 use highwater_replication::Rules;
 use highwater_replication::controller::{
@@ -40,6 +41,9 @@ struct Cluster {
     answers: BTreeMap<Slot, Bytes>,
     asked: BTreeMap<AskId, Option<ControllerReply>>,
     log: Vec<String>,
+    /// So many checkpoints of high watermarks find no room.
+    checkpoints_refused: usize,
+    checkpoints_written: usize,
     /// So many resignations do not reach the controller.
     resignations_lost: usize,
 }
@@ -111,6 +115,8 @@ impl Cluster {
             answers: BTreeMap::new(),
             asked: BTreeMap::new(),
             log: Vec::new(),
+            checkpoints_refused: 0,
+            checkpoints_written: 0,
             resignations_lost: 0,
         }
     }
@@ -200,7 +206,15 @@ impl Cluster {
             Out::Answer { ask, reply } => {
                 self.asked.insert(ask, reply);
             }
+            Out::Job(Job::OffsetCheckpoint { .. }) if self.checkpoints_refused > 0 => {
+                self.checkpoints_refused -= 1;
+                let (kind, source) = (JobKind::OffsetCheckpoint, ErrorKind::StorageFull.into());
+                let error = JobError::Io { path: PathBuf::new(), source };
+                let done = JobDone::Failed { kind, log: None, error };
+                self.shards.get_mut(&id).unwrap().tell(Event::JobDone(done));
+            }
             Out::Job(job) => {
+                self.checkpoints_written += usize::from(matches!(job, Job::OffsetCheckpoint { .. }));
                 let shard = self.shards.get_mut(&id).unwrap();
                 let done = job.run(&shard.store().clone());
                 shard.tell(Event::JobDone(done));
@@ -412,6 +426,22 @@ fn a_log_that_could_not_be_made_is_tried_again() {
     let partition = cluster.controller.state().partition(&name).unwrap();
     assert_eq!((partition.isr.len(), partition.suspects.len()), (3, 0), "{:#?}", cluster.log);
     assert_eq!(cluster.produce(&name, "a"), (ErrorCode::None, 0), "{:#?}", cluster.log);
+}
+
+#[test]
+fn high_watermarks_that_found_no_room_are_written_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(directory.path());
+    cluster.run(50);
+    cluster.create_topic("topic");
+    cluster.run(1500);
+    let name = TopicPartition::new("topic", 0).unwrap();
+    let before = cluster.checkpoints_written;
+    cluster.checkpoints_refused = 3;
+    assert_eq!(cluster.produce(&name, "a"), (ErrorCode::None, 0), "{:#?}", cluster.log);
+    cluster.run(12_000);
+    assert_eq!(cluster.checkpoints_refused, 0);
+    assert_eq!(cluster.checkpoints_written - before, 3, "one of each");
 }
 
 #[derive(Clone, Copy)]

@@ -259,7 +259,7 @@ fn complete_sync(shared: &Shared, log: &Arc<Inner>, covers: Offset, failed: Opti
         }
         writer.sync.is_wanted()
     };
-    // Not only when the turn has ended: it may come to seal what somebody holds who waits for this.
+    // Whoever waits for the sync need not wait for the end of the turn.
     shared.progress.tell();
     if !is_synced {
         return;

@@ -193,7 +193,7 @@ impl Inner {
     /// Waits until no sync is under way that may cover the same bytes as the one that the caller is about to make.
     pub(crate) fn wait_for_sync(&self) {
         loop {
-            // Whoever has the driver may be about to wait for what the caller holds.
+            // Whoever has the driver reaps it.
             let turn = self.shared.progress.wait_unless(|| match self.writer().sync.under_way {
                 None => Some(None),
                 Some(SyncedBy::Job) => None,

@@ -95,6 +95,9 @@ impl Shard {
     }
 
     fn on_job_failed(&mut self, now: Now, kind: JobKind, key: Option<ReplicaKey>, why: &str) {
+        if kind == JobKind::OffsetCheckpoint && self.store.failure().is_none() {
+            self.watermarks.not_written();
+        }
         let Some(key) = key else { return };
         if matches!(kind, JobKind::Truncate | JobKind::RestartAt) {
             // The machine waits for the cut and would wait for ever.

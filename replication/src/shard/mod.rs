@@ -58,7 +58,7 @@ use replica::Replica;
 use watermarks::Watermarks;
 
 /// The name of the checkpoint of high watermarks, as Kafka has it.
-pub const HIGH_WATERMARKS: &str = "replication-offset-checkpoint";
+pub use highwater_engine::checkpoint::HIGH_WATERMARKS;
 
 /// A replica's place in the shard's table; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

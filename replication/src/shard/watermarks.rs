@@ -93,9 +93,15 @@ impl Watermarks {
         self.underway = Some(entries.iter().cloned().collect());
     }
 
-    /// The file is written, and stays. A write that fails is the end of the directory.
+    /// The file is written, and stays.
     pub(super) fn written(&mut self) {
         self.may_name = self.underway.take().or(self.may_name.take());
+    }
+
+    /// There was no room to write it: again when the next one is due.
+    pub(super) fn not_written(&mut self) {
+        self.underway = None;
+        self.changed = true;
     }
 
     fn is_due(&self, now: Monotonic) -> bool {
