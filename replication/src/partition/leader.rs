@@ -208,10 +208,13 @@ impl Leader {
         )
     }
 
+    /// The ISR that the controller has not answered yet.
+    pub(super) fn proposed(&self) -> impl Iterator<Item = NodeId> {
+        self.proposal.iter().flat_map(|asked| asked.proposal.isr.iter().map(|(node, _)| *node))
+    }
+
     fn counts(&self, view: &View<'_>, member: &Member) -> bool {
-        let proposed = self.proposal.as_ref().map(|asked| asked.proposal.isr.iter());
-        let proposed =
-            proposed.is_some_and(|mut isr| isr.any(|(proposed_node, _)| *proposed_node == member.node));
+        let proposed = self.proposed().any(|node| node == member.node);
         let member_of_isr = if view.settings.rules.holds(Rule::HwOverMaximalIsr) {
             view.committed(member.node) || proposed
         } else {

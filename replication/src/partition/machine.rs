@@ -239,6 +239,7 @@ impl Partition {
                 .map(|known| known.replicas.iter().map(|member| member.node).collect())
                 .unwrap_or_default(),
             isr: self.isr().to_vec(),
+            isr_proposed: self.isr_proposed(),
             eligible: assignment.map(|assignment| assignment.eligible.clone()).unwrap_or_default(),
             out_of_sync: self.out_of_sync(now.monotonic, log),
             high_watermark: self.high_watermark(),
@@ -246,6 +247,11 @@ impl Partition {
             log_start: log.start,
             log_end: log.written,
         }
+    }
+
+    fn isr_proposed(&self) -> Vec<NodeId> {
+        let Role::Leader(leader) = &self.role else { return Vec::new() };
+        leader.proposed().collect()
     }
 
     fn out_of_sync(&self, now: Monotonic, log: &LogFacts<'_>) -> Vec<OutOfSync> {

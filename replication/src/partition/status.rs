@@ -26,6 +26,8 @@ pub struct Status {
     pub replicas: Vec<NodeId>,
     /// The committed in-sync replicas.
     pub isr: Vec<NodeId>,
+    /// The in-sync replicas that the leader has asked the controller for, while it waits for the answer; the high watermark waits for them too.
+    pub isr_proposed: Vec<NodeId>,
     /// Who may lead besides them.
     pub eligible: Vec<NodeId>,
     /// Who is assigned and not in sync. Since when and why is known to the leader only; a follower's list is empty.

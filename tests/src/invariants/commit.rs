@@ -1,8 +1,8 @@
 //! What can be committed, and what is.
 //!
 //! It is possible that a batch is committed when a set of replicas holds it alike that is large enough (`min.insync.replicas`) and has in it everybody whom
-//! the controller could elect: its ISR and those who stay eligible. Such sets are the controller's ISR, and the committed ISR that any
-//! running leader goes by, also one that is a leader no more and has not heard of it. It is committed when a leader has found so.
+//! the controller could elect: its ISR and those who stay eligible. Such sets are the controller's ISR, and the committed and the maximal ISR
+//! that any running leader goes by, also one that is a leader no more and has not heard of it. It is committed when a leader has found so.
 
 use std::collections::BTreeSet;
 

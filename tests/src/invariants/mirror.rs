@@ -86,10 +86,10 @@ pub(super) struct Mirror {
     pub(super) last_session: Option<i64>,
     /// What the process before had, if that ever had a session.
     pub(super) before: Option<Box<Mirror>>,
-    /// It leads, with this committed ISR.
-    pub(super) leads: Option<Counted>,
-    /// It led when it was looked at before, with this ISR, and may have counted since.
-    pub(super) led_with: Option<Counted>,
+    /// It leads and goes by these sets: its committed ISR, and the maximal one while the controller is asked for another.
+    pub(super) leads: Vec<Counted>,
+    /// It led when it was looked at before, by these sets, and may have counted since.
+    pub(super) led_with: Vec<Counted>,
     pub(super) known_epoch: i32,
     pub(super) high: i64,
     pub(super) high_of: (u64, i32),

@@ -1,6 +1,6 @@
 //! What must be true of each replica: of its log whenever it grows, of its marks at every look, of its cuts and of its openings.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_engine::log::{Log, LogFacts};
 use highwater_engine::units::{NodeId, Now, TopicPartition};
@@ -215,7 +215,7 @@ impl Ghost {
         // Also one that leads no more, or whose log has failed, may have led until a moment ago.
         let leads = status.role == RoleName::Leader;
         let mirror = self.mirror(name, node);
-        let led = mirror.as_ref().is_some_and(|mirror| mirror.led_with.is_some());
+        let led = mirror.as_ref().is_some_and(|mirror| !mirror.led_with.is_empty());
         // What it had counted when it was looked at before was judged then. It may be committed no more: a leader that is cut off hears of
         // no loss, and stays with what it has.
         let was_judged = mirror.is_some_and(|mirror| mirror.has_counted(high, leads));
@@ -336,7 +336,7 @@ impl Ghost {
                 Ended::Promised(before) => before.min(promised),
             };
             mirror.ended = Ended::Promised(promised);
-            mirror.leads = None;
+            mirror.leads.clear();
             mirror.session = None;
         }
     }
@@ -399,9 +399,14 @@ fn note_role(mirror: &mut Mirror, status: Option<&Status>, others: &BTreeMap<Nod
     let epoch =
         status.and_then(|status| status.leader_epoch).map_or(-1, highwater_engine::units::LeaderEpoch::value);
     // What it led with until now still explains what it has counted since the last look.
-    mirror.led_with = mirror.leads.take();
-    mirror.leads = status
-        .filter(|status| status.role == RoleName::Leader)
-        .map(|status| status.isr.iter().map(|node| (*node, others.get(node).copied())).collect());
+    mirror.led_with = std::mem::take(&mut mirror.leads);
+    if let Some(status) = status.filter(|status| status.role == RoleName::Leader) {
+        let counted =
+            |isr: BTreeSet<NodeId>| isr.into_iter().map(|node| (node, others.get(&node).copied())).collect();
+        let committed: BTreeSet<NodeId> = status.isr.iter().copied().collect();
+        let maximal = status.isr.iter().chain(&status.isr_proposed).copied().collect();
+        mirror.leads.push(counted(committed));
+        mirror.leads.push(counted(maximal));
+    }
     mirror.known_epoch = epoch;
 }
