@@ -1,10 +1,14 @@
-//! Persistent, segmented logs in Apache Kafka's formats, for one machine.
+//! Persistent, segmented logs in Apache Kafka's formats, for one machine: the part of a message broker or an event store that is on disk.
 //!
 //! The crate knows nothing of replicas: there is no high watermark in it, only ceilings that a caller passes in.
 //! It starts no thread and reads no clock on its own.
 //!
+//! Who embeds it meets [`store`] (a data directory), [`log`] (one log of it), [`batch`] (what is appended and read), [`disk`] (how
+//! files are reached) and [`units`]. Who reads the files with a tool of their own finds their formats in [`batch`], [`checkpoint`],
+//! [`index`], [`segment`] and [`state`]. What [`recovery`] has found is told in its terms.
+//!
 //! The floors, from the ground up; a file imports from its own folder and from floors below:
-//! [`units`], [`batch`], [`disk`], [`index`], [`state`], [`checkpoint`], [`recovery`], [`retention`], [`segment`], [`log`], [`store`].
+//! [`units`], [`batch`], [`disk`], [`index`], [`state`], [`checkpoint`], [`segment`], [`recovery`], retention, [`log`], [`store`].
 
 pub mod batch;
 pub mod checkpoint;
@@ -12,7 +16,7 @@ pub mod disk;
 pub mod index;
 pub mod log;
 pub mod recovery;
-pub mod retention;
+mod retention;
 mod rules;
 pub mod segment;
 pub mod state;

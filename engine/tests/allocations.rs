@@ -58,11 +58,13 @@ const COUNTED: usize = 20_000;
 fn allocations(value_bytes: usize, written_every: usize) -> Result<usize, Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let disk = Arc::new(PosixDisk::new(SyncThread::Never));
-    let config = StoreConfig { tail_bytes_max: 1 << 20, ..StoreConfig::default() };
+    let mut config = StoreConfig::default();
+    config.tail_bytes_max = 1 << 20;
     let store = Store::open(disk, directory.path(), config, NOW)?.store;
     // An index with room for all its entries does not grow, and neither does room that is reserved at once.
     let name = TopicPartition::new("counted", 0)?;
-    let settings = LogConfig { index_interval_bytes: i32::MAX.unsigned_abs(), ..LogConfig::default() };
+    let mut settings = LogConfig::default();
+    settings.index_interval_bytes = i32::MAX.unsigned_abs();
     let log = store.create_log(&name, None, settings, NOW)?;
     let mut builder = BatchBuilder::new(Compression::None);
     builder.push(Some(NOW.wall), None, Some(&vec![7; value_bytes]), &[])?;

@@ -44,53 +44,51 @@ pub(super) fn io_mode(settings: &Settings) -> IoMode {
 }
 
 pub(super) fn log_config(settings: &Settings) -> LogConfig {
-    LogConfig {
-        segment_bytes_max: narrow(settings, &settings::SEGMENT_BYTES, u32::MAX),
-        segment_age_max: settings.duration_ms(&settings::SEGMENT_MS),
-        segment_jitter_max: settings.duration_ms(&settings::SEGMENT_JITTER_MS),
-        index_interval_bytes: narrow(settings, &settings::INDEX_INTERVAL_BYTES, u32::MAX),
-        index_bytes_max: narrow(settings, &settings::SEGMENT_INDEX_BYTES, u32::MAX),
-        retention_bytes: bound(settings, &settings::RETENTION_BYTES),
-        retention_age: bound(settings, &settings::RETENTION_MS).map(Duration::from_millis),
-        cleanup: match settings.value(&settings::CLEANUP_POLICY) {
-            settings::CleanupPolicy::Delete => Cleanup::Delete,
-        },
-        timestamps: match settings.value(&settings::MESSAGE_TIMESTAMP_TYPE) {
-            TimestampType::CreateTime => TimestampSource::Create,
-            TimestampType::LogAppendTime => TimestampSource::Append,
-        },
-    }
+    let mut config = LogConfig::default();
+    config.segment_bytes_max = narrow(settings, &settings::SEGMENT_BYTES, u32::MAX);
+    config.segment_age_max = settings.duration_ms(&settings::SEGMENT_MS);
+    config.segment_jitter_max = settings.duration_ms(&settings::SEGMENT_JITTER_MS);
+    config.index_interval_bytes = narrow(settings, &settings::INDEX_INTERVAL_BYTES, u32::MAX);
+    config.index_bytes_max = narrow(settings, &settings::SEGMENT_INDEX_BYTES, u32::MAX);
+    config.retention_bytes = bound(settings, &settings::RETENTION_BYTES);
+    config.retention_age = bound(settings, &settings::RETENTION_MS).map(Duration::from_millis);
+    config.cleanup = match settings.value(&settings::CLEANUP_POLICY) {
+        settings::CleanupPolicy::Delete => Cleanup::Delete,
+    };
+    config.timestamps = match settings.value(&settings::MESSAGE_TIMESTAMP_TYPE) {
+        TimestampType::CreateTime => TimestampSource::Create,
+        TimestampType::LogAppendTime => TimestampSource::Append,
+    };
+    config
 }
 
 pub(super) fn store_config(settings: &Settings, seed: u64) -> StoreConfig {
-    StoreConfig {
-        log: log_config(settings),
-        dirty_age_max: settings.duration_ms(&settings::FLUSH_MS),
-        checkpoint_interval: settings.duration_ms(&settings::FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS),
-        producer_age_max: settings.duration_ms(&settings::PRODUCER_ID_EXPIRATION_MS),
-        // One of them is the broker's own.
-        opening_threads: settings.count(&settings::RECOVERY_THREADS).saturating_sub(1),
-        seed,
-        ..StoreConfig::default()
-    }
+    let mut config = StoreConfig::default();
+    config.log = log_config(settings);
+    config.dirty_age_max = settings.duration_ms(&settings::FLUSH_MS);
+    config.checkpoint_interval = settings.duration_ms(&settings::FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS);
+    config.producer_age_max = settings.duration_ms(&settings::PRODUCER_ID_EXPIRATION_MS);
+    // One of them is the broker's own.
+    config.opening_threads = settings.count(&settings::RECOVERY_THREADS).saturating_sub(1);
+    config.seed = seed;
+    config
 }
 
 fn batch_limits(settings: &Settings) -> BatchLimits {
-    BatchLimits {
-        batch_bytes_max: settings.count(&settings::MESSAGE_MAX_BYTES),
-        timestamps: match settings.value(&settings::MESSAGE_TIMESTAMP_TYPE) {
-            TimestampType::CreateTime => TimestampRule::CreateTime {
-                before_ms_max: settings.value(&settings::MESSAGE_TIMESTAMP_BEFORE_MAX_MS),
-                after_ms_max: settings.value(&settings::MESSAGE_TIMESTAMP_AFTER_MAX_MS),
-            },
-            TimestampType::LogAppendTime => TimestampRule::LogAppendTime,
+    let mut limits = BatchLimits::default();
+    limits.batch_bytes_max = settings.count(&settings::MESSAGE_MAX_BYTES);
+    limits.timestamps = match settings.value(&settings::MESSAGE_TIMESTAMP_TYPE) {
+        TimestampType::CreateTime => TimestampRule::CreateTime {
+            before_ms_max: settings.value(&settings::MESSAGE_TIMESTAMP_BEFORE_MAX_MS),
+            after_ms_max: settings.value(&settings::MESSAGE_TIMESTAMP_AFTER_MAX_MS),
         },
-        compressed: match settings.value(&settings::VALIDATE_COMPRESSED) {
-            ValidateCompressed::Full => EngineCompressed::Full,
-            ValidateCompressed::Header => EngineCompressed::Header,
-        },
-        ..BatchLimits::default()
-    }
+        TimestampType::LogAppendTime => TimestampRule::LogAppendTime,
+    };
+    limits.compressed = match settings.value(&settings::VALIDATE_COMPRESSED) {
+        ValidateCompressed::Full => EngineCompressed::Full,
+        ValidateCompressed::Header => EngineCompressed::Header,
+    };
+    limits
 }
 
 /// Who a shard is.

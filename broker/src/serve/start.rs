@@ -272,7 +272,7 @@ fn open_store(
     clock: Clock,
     herald: &mut Herald,
 ) -> Result<(Store, OpenReport), ServeError> {
-    let OpenedDisk { disk, fallback } = open_disk(configure::io_mode(settings), SyncThread::WhenNeeded)?;
+    let OpenedDisk { disk, fallback, .. } = open_disk(configure::io_mode(settings), SyncThread::WhenNeeded)?;
     if let Some(refusal) = fallback {
         herald.note(format!("without io_uring: {refusal}"));
     }

@@ -12,6 +12,7 @@ use super::libraries::{self, Stream};
 
 /// How much may come out of a compressed batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DecompressLimits {
     /// At most this many bytes.
     pub output_bytes_max: u64,

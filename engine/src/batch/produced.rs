@@ -56,6 +56,7 @@ pub enum KeyRule {
 
 /// What a topic asks of the batches that its producers send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BatchLimits {
     /// The size of a batch, header included and as it was sent (`max.message.bytes`).
     pub batch_bytes_max: usize,
@@ -93,6 +94,7 @@ pub struct ProducedBatch {
 
 /// A batch with its place in a log.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StampedBatch {
     /// The bytes to be stored.
     pub bytes: Bytes,
@@ -103,6 +105,7 @@ pub struct StampedBatch {
 /// There is no offset left for the batch, or behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a batch of {count} records at offset {base} goes beyond the last offset there is")]
+#[non_exhaustive]
 pub struct OffsetsExhausted {
     /// Where it should have begun.
     pub base: Offset,

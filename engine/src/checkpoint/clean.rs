@@ -62,17 +62,17 @@ pub struct CleanPartition {
 }
 
 /// Reads the mark. It is guarded if it has facts.
-pub fn read_clean_mark(disk: &dyn Disk, path: &Path) -> io::Result<Reading<CleanMark>> {
+pub(crate) fn read_clean_mark(disk: &dyn Disk, path: &Path) -> io::Result<Reading<CleanMark>> {
     read_decoded(disk, path, decode_clean_mark)
 }
 
 /// Writes the mark, when everything that it speaks of is synced. A crash leaves it there or not.
-pub fn write_clean_mark(disk: &dyn Disk, path: &Path, mark: &CleanMark) -> io::Result<()> {
+pub(crate) fn write_clean_mark(disk: &dyn Disk, path: &Path, mark: &CleanMark) -> io::Result<()> {
     replace_file(disk, path, encode_clean_mark(mark).as_bytes(), Certainty::Durable)
 }
 
 /// Takes the mark away for certain, before the first write of a new session.
-pub fn remove_clean_mark(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+pub(crate) fn remove_clean_mark(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     match disk.remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         // Also where it is gone already: an earlier removal may not be certain yet.

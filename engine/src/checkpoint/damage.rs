@@ -37,12 +37,12 @@ pub struct NotedDamage {
 }
 
 /// Reads the note. It is always guarded.
-pub fn read_damage(disk: &dyn Disk, path: &Path) -> io::Result<Reading<Vec<NotedDamage>>> {
+pub(crate) fn read_damage(disk: &dyn Disk, path: &Path) -> io::Result<Reading<Vec<NotedDamage>>> {
     read_decoded(disk, path, decode_damage)
 }
 
 /// Replaces the note. A crash leaves the old or the new one.
-pub fn write_damage(disk: &dyn Disk, path: &Path, ranges: &[NotedDamage]) -> io::Result<()> {
+pub(crate) fn write_damage(disk: &dyn Disk, path: &Path, ranges: &[NotedDamage]) -> io::Result<()> {
     replace_file(disk, path, encode_damage(ranges).as_bytes(), Certainty::Durable)
 }
 

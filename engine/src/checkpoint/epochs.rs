@@ -16,13 +16,13 @@ use crate::units::{LeaderEpoch, Offset};
 pub const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 
 /// Reads an epoch checkpoint. It is never guarded.
-pub fn read_epochs(disk: &dyn Disk, path: &Path) -> io::Result<Reading<EpochHistory>> {
+pub(crate) fn read_epochs(disk: &dyn Disk, path: &Path) -> io::Result<Reading<EpochHistory>> {
     read_decoded(disk, path, decode_epochs)
 }
 
 /// Replaces an epoch checkpoint. A leadership begins with [`Certainty::Written`]; before the recovery point passes the first batch of
 /// its epoch, it is replaced once more with [`Certainty::Durable`].
-pub fn write_epochs(
+pub(crate) fn write_epochs(
     disk: &dyn Disk,
     path: &Path,
     history: &EpochHistory,

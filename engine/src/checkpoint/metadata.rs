@@ -12,12 +12,12 @@ use crate::units::TopicId;
 pub const PARTITION_METADATA: &str = "partition.metadata";
 
 /// Reads a partition's metadata. It is never guarded; an empty file, on which Kafka refuses to start, is damaged.
-pub fn read_partition_metadata(disk: &dyn Disk, path: &Path) -> io::Result<Reading<TopicId>> {
+pub(crate) fn read_partition_metadata(disk: &dyn Disk, path: &Path) -> io::Result<Reading<TopicId>> {
     read_decoded(disk, path, decode_partition_metadata)
 }
 
 /// Replaces a partition's metadata. A crash leaves the old or the new one.
-pub fn write_partition_metadata(disk: &dyn Disk, path: &Path, topic: TopicId) -> io::Result<()> {
+pub(crate) fn write_partition_metadata(disk: &dyn Disk, path: &Path, topic: TopicId) -> io::Result<()> {
     replace_file(disk, path, encode_partition_metadata(topic).as_bytes(), Certainty::Durable)
 }
 

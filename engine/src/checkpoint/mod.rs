@@ -24,22 +24,21 @@ mod text;
 #[cfg(test)]
 mod checkpoint_test;
 
-pub use clean::{
-    CLEAN_MARK, CleanFacts, CleanMark, CleanPartition, decode_clean_mark, encode_clean_mark, read_clean_mark,
-    remove_clean_mark, write_clean_mark,
-};
-pub use damage::{DAMAGE_NOTE, NotedDamage, decode_damage, encode_damage, read_damage, write_damage};
-pub use epochs::{LEADER_EPOCH_CHECKPOINT, decode_epochs, encode_epochs, read_epochs, write_epochs};
+pub use clean::{CLEAN_MARK, CleanFacts, CleanMark, CleanPartition, decode_clean_mark, encode_clean_mark};
+pub(crate) use clean::{read_clean_mark, remove_clean_mark, write_clean_mark};
+pub use damage::{DAMAGE_NOTE, NotedDamage, decode_damage, encode_damage};
+pub(crate) use damage::{read_damage, write_damage};
+pub use epochs::{LEADER_EPOCH_CHECKPOINT, decode_epochs, encode_epochs};
+pub(crate) use epochs::{read_epochs, write_epochs};
 pub use file::{CHECKPOINT_BYTES_MAX, Certainty, Reading, replace_file};
 pub(crate) use file::{is_full, is_out_of_descriptors, is_passing, renew_file};
-pub use metadata::{
-    PARTITION_METADATA, decode_partition_metadata, encode_partition_metadata, read_partition_metadata,
-    write_partition_metadata,
-};
+pub use metadata::{PARTITION_METADATA, decode_partition_metadata, encode_partition_metadata};
+pub(crate) use metadata::{read_partition_metadata, write_partition_metadata};
 pub use offsets::{
     CLEANER_OFFSETS, GUARD_TOPIC, HIGH_WATERMARKS, LOG_STARTS, OffsetCheckpoint, RECOVERY_POINTS,
-    decode_offsets, encode_offsets, read_offsets, write_offsets,
+    decode_offsets, encode_offsets,
 };
+pub(crate) use offsets::{read_offsets, write_offsets};
 pub use properties::{
     META_PROPERTIES, MetaProperties, decode_properties, encode_properties, read_properties, write_properties,
 };

@@ -34,12 +34,12 @@ pub const CLEANER_OFFSETS: &str = "cleaner-offset-checkpoint";
 pub const GUARD_TOPIC: &str = "__highwater_guard";
 
 /// Reads an offset checkpoint.
-pub fn read_offsets(disk: &dyn Disk, path: &Path) -> io::Result<Reading<OffsetCheckpoint>> {
+pub(crate) fn read_offsets(disk: &dyn Disk, path: &Path) -> io::Result<Reading<OffsetCheckpoint>> {
     read_decoded(disk, path, decode_offsets)
 }
 
 /// Replaces an offset checkpoint, with its guard. A crash leaves the old or the new one.
-pub fn write_offsets(disk: &dyn Disk, path: &Path, offsets: &OffsetCheckpoint) -> io::Result<()> {
+pub(crate) fn write_offsets(disk: &dyn Disk, path: &Path, offsets: &OffsetCheckpoint) -> io::Result<()> {
     replace_file(disk, path, encode_offsets(offsets).as_bytes(), Certainty::Durable)
 }
 

@@ -69,6 +69,7 @@ impl RingRefusal {
 
 /// What [`open_disk`] gives.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct OpenedDisk {
     /// The disk.
     pub disk: Arc<dyn Disk>,

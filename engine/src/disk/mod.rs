@@ -339,6 +339,7 @@ pub enum Done {
 
 /// Operations counted by the way they took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QueueCounters {
     /// Writes done by the submitting thread.
     pub writes_inline: u64,

@@ -5,8 +5,8 @@
 
 use super::entry::{
     IndexDamage, OFFSET_ENTRY_BYTES, OffsetEntry, Span, TIME_ENTRY_BYTES, TimeEntry, check_offset_index,
-    check_time_index, count_while, offset_ceiling, offset_entry, offset_span, raw_offset_entry,
-    raw_time_entry, time_entry, time_floor,
+    check_time_index, count_while, offset_entry, offset_span, raw_offset_entry, raw_time_entry, time_entry,
+    time_floor,
 };
 use crate::units::{Offset, Timestamp};
 
@@ -118,12 +118,8 @@ impl ActiveIndex {
         offset_span(&self.offsets, self.base, target)
     }
 
-    /// The first entry whose batch begins at `position` or behind it: a bound for a read that ends there.
-    pub fn first_from(&self, position: u64) -> Option<OffsetEntry> {
-        offset_ceiling(&self.offsets, self.base, position)
-    }
-
-    /// The last entry of the time index that is not above `target`; see [`super::SealedTimeIndex::floor`].
+    /// The last entry whose timestamp is not above `target`. No batch up to its offset has a greater timestamp than the entry, so the
+    /// first record with a timestamp of `target` or later lies in its batch or behind it.
     pub fn time_floor(&self, target: Timestamp) -> Option<TimeEntry> {
         time_floor(&self.times, self.base, target)
     }

@@ -5,9 +5,9 @@
 use crate::units::{Offset, Timestamp};
 
 /// The size of an entry of the offset index, in bytes.
-pub const OFFSET_ENTRY_BYTES: usize = 8;
+pub(crate) const OFFSET_ENTRY_BYTES: usize = 8;
 /// The size of an entry of the time index, in bytes.
-pub const TIME_ENTRY_BYTES: usize = 12;
+pub(crate) const TIME_ENTRY_BYTES: usize = 12;
 
 /// An entry of the offset index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,15 +145,6 @@ pub(super) fn offset_span(bytes: &[u8], base: Offset, target: Offset) -> Span {
     });
     let floor = behind.checked_sub(1).and_then(|entry| offset_entry(bytes, base, entry));
     Span { floor, ceiling: offset_entry(bytes, base, behind) }
-}
-
-/// The entry with the smallest position that is not below `position`.
-pub(super) fn offset_ceiling(bytes: &[u8], base: Offset, position: u64) -> Option<OffsetEntry> {
-    let behind = count_while(bytes.len() / OFFSET_ENTRY_BYTES, |entry| {
-        raw_offset_entry(bytes, entry)
-            .is_some_and(|raw| u64::try_from(raw.position).is_ok_and(|at| at < position))
-    });
-    offset_entry(bytes, base, behind)
 }
 
 /// The entry with the greatest timestamp that is not above `target`.

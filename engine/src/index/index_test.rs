@@ -73,7 +73,7 @@ fn an_empty_index_leads_to_the_beginning() {
     assert_eq!((index.floor(at(10)), index.floor(at(99)), index.floor(at(0))), (0, 0, 0));
     assert_eq!((index.time_floor(time(5)), index.latest(), index.last_entry()), (None, None, None));
     let sealed = SealedOffsetIndex::open(at(10), copy(&[]), 0).unwrap();
-    assert!(sealed.is_empty() && sealed.floor(at(11)) == 0 && sealed.entry(0).is_none());
+    assert!(sealed.len() == 0 && sealed.floor(at(11)) == 0 && sealed.entry(0).is_none());
 }
 
 /// Batches of one record and 10 bytes at offsets 0, 1, 2, ...; with an interval of 0 all but the first have an entry.
@@ -109,8 +109,9 @@ fn offsets_between_entries_and_before_the_first_go_to_the_floor() {
     }
     let floors = [49, 50, 51, 59, 60, 61].map(|offset| index.floor(at(offset)));
     assert_eq!(floors, [0, 0, 7, 7, 90, 90]);
-    let ceilings = [0, 7, 8, 90, 91].map(|position| index.first_from(position).map(|entry| entry.position));
-    assert_eq!(ceilings, [Some(7), Some(7), Some(90), Some(90), None]);
+    let ceilings =
+        [49, 50, 51, 59, 60, 61].map(|offset| index.span(at(offset)).ceiling.map(|next| next.position));
+    assert_eq!(ceilings, [Some(7), Some(7), Some(90), Some(90), None, None]);
     assert!(index.time_bytes().is_empty(), "no record has a timestamp");
 }
 

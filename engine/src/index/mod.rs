@@ -27,7 +27,8 @@ pub use aborted::{
 };
 pub use active::ActiveIndex;
 pub use entry::{
-    IndexDamage, OFFSET_ENTRY_BYTES, OffsetEntry, Span, TIME_ENTRY_BYTES, TimeEntry, check_offset_index,
-    check_time_index, offset_entries, time_entries,
+    IndexDamage, OffsetEntry, Span, TimeEntry, check_offset_index, check_time_index, offset_entries,
+    time_entries,
 };
-pub use sealed::{SealedOffsetIndex, SealedTimeIndex};
+pub(crate) use entry::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
+pub(crate) use sealed::{SealedOffsetIndex, SealedTimeIndex};

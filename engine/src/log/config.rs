@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-/// The settings of one log; the defaults are Kafka's.
+/// The settings of one log; the defaults are Kafka's. Settings will be added: take the default, and set fields, as for
+/// [`crate::store::StoreConfig`].
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
+#[non_exhaustive]
 pub struct LogConfig {
     /// Size in bytes that no segment exceeds (`segment.bytes`); also the bound of one append.
     pub segment_bytes_max: u32,

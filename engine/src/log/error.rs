@@ -208,6 +208,7 @@ pub enum ReadError {
 /// Why a directory was given up. Final: everything in it that is not durable may be lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path} has failed: {what}: {error}")]
+#[non_exhaustive]
 pub struct StoreFailure {
     /// The directory.
     pub path: PathBuf,

@@ -4,7 +4,8 @@ use crate::segment::DamagedRange;
 use crate::state::EpochHistory;
 use crate::units::Offset;
 
-/// The facts of a log at one moment, borrowed from it. A plain value, so that tests of the protocol can make one.
+/// The facts of a log at one moment, borrowed from it. A plain value, and not `#[non_exhaustive]`, so that tests of the protocol can make
+/// one.
 ///
 /// `start <= durable <= written <= accepted`, and `recovery_point <= durable`, except that a start that was raised above
 /// `durable` stays above it until the next sync.

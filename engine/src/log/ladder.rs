@@ -67,6 +67,7 @@ impl Ticket {
 
 /// What became of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Appended {
     /// The offsets of the records; for a duplicate those of the original. Empty if there was nothing to append.
     pub offsets: OffsetRange,

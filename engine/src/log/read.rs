@@ -18,6 +18,7 @@ pub enum Read {
 
 /// A read that has to go to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ColdRead {
     /// The log.
     pub log: LogId,
@@ -33,6 +34,7 @@ pub struct ColdRead {
 
 /// Whole batches, one behind the other. The first may begin below the offset that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Records {
     /// The bytes as they are in the file, cut at batches or anywhere between.
     pub parts: Vec<Bytes>,
@@ -48,6 +50,7 @@ pub struct Records {
 
 /// A record found by its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TimestampedOffset {
     /// The record's offset.
     pub offset: Offset,

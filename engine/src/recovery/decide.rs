@@ -12,7 +12,7 @@ use crate::segment::DamagedRange;
 use crate::units::{Offset, OffsetRange};
 
 /// Plans the recovery of one log. The same facts always give the same plan.
-pub fn plan_recovery(facts: &Facts) -> Result<Plan, Refusal> {
+pub(crate) fn plan_recovery(facts: &Facts) -> Result<Plan, Refusal> {
     let sorted = Sorted::of(&facts.files);
     let orders = plan_scan(&facts.files, facts.recovery_point, facts.stop, true)?;
     if let Some(order) = orders.iter().find(|order| !facts.scans.contains_key(&order.base)) {

@@ -9,7 +9,7 @@ use crate::units::{LeaderEpoch, Offset};
 
 /// All that is known about one partition's directory.
 #[derive(Clone, Debug)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// The plain files in the directory.
     pub files: Vec<FileFact>,
     /// What the checkpoint of recovery points says.
@@ -28,7 +28,7 @@ pub struct Facts {
 
 /// A plain file of the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileFact {
+pub(crate) struct FileFact {
     /// Its name.
     pub name: String,
     /// Its size.
@@ -37,7 +37,7 @@ pub struct FileFact {
 
 /// What the checkpoint of recovery points says about a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub enum RecoveryPoint {
+pub(crate) enum RecoveryPoint {
     /// Everything below is synced.
     Known(Offset),
     /// The checkpoint can be believed and has no entry: nothing of the log was ever synced for certain.
@@ -48,7 +48,7 @@ pub enum RecoveryPoint {
 
 /// How the last user of the directory stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub enum Stop {
+pub(crate) enum Stop {
     /// With a mark; and what our own mark says about the log.
     Clean {
         /// `None` in Kafka's mark.
@@ -60,7 +60,7 @@ pub enum Stop {
 
 /// Whether the page cache survived since the last user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub enum Machine {
+pub(crate) enum Machine {
     /// The same boot, device and mount: all that was written is there.
     Same,
     /// Another, or it cannot be known: what was not synced may be missing, any part of it.
@@ -69,7 +69,7 @@ pub enum Machine {
 
 /// What is known of leader epochs, apart from the batches in the scans.
 #[derive(Clone, Debug, Default)]
-pub struct EpochFacts {
+pub(crate) struct EpochFacts {
     /// The epoch checkpoint; `None` where it is missing or damaged.
     pub file: Option<EpochHistory>,
     /// What the log says at each beginning that the file names, in segments that are not scanned; none where no batch is left
@@ -79,7 +79,7 @@ pub struct EpochFacts {
 
 /// What the log has at the place where the epoch checkpoint lets an epoch begin: the first batch whose last offset is not below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EpochWitness {
+pub(crate) struct EpochWitness {
     /// The beginning that the file names.
     pub start: Offset,
     /// The base offset of the batch.

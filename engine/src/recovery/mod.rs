@@ -34,9 +34,10 @@ mod plan;
 mod recovery_test;
 mod scan;
 
-pub use crate::segment::DamagedRange;
-pub use decide::plan_recovery;
-pub use facts::{EpochFacts, EpochWitness, Facts, FileFact, Machine, RecoveryPoint, Refusal, Stop};
-pub use orders::{ScanDepth, ScanOrder, plan_scan};
+pub(crate) use decide::plan_recovery;
+pub use facts::Refusal;
+pub(crate) use facts::{EpochFacts, EpochWitness, Facts, FileFact, Machine, RecoveryPoint, Stop};
+pub(crate) use orders::{ScanDepth, ScanOrder, plan_scan};
 pub use plan::{Plan, Step, SuspectReason};
-pub use scan::{BadBytes, BadKind, EpochRun, SegmentScan, SegmentScanner};
+pub use scan::BadKind;
+pub(crate) use scan::{EpochRun, SegmentScan, SegmentScanner};

@@ -6,7 +6,7 @@ use crate::units::Offset;
 
 /// One segment to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct ScanOrder {
+pub(crate) struct ScanOrder {
     /// Its base offset.
     pub base: Offset,
     /// How much of it.
@@ -15,7 +15,7 @@ pub struct ScanOrder {
 
 /// How much of a segment has to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub enum ScanDepth {
+pub(crate) enum ScanDepth {
     /// From its first byte, every batch checked.
     Whole,
     /// From a batch near its end, which the index names; everything from there on checked. Where the index is of no use, the whole.
@@ -28,7 +28,7 @@ pub enum ScanDepth {
 ///
 /// After an unclean stop everything from the recovery point on, whole segments; after a clean one the tail of the last. The
 /// last is read in any case. Older segments are read only where the epoch checkpoint (`epochs_known`) leaves no other way.
-pub fn plan_scan(
+pub(crate) fn plan_scan(
     files: &[FileFact],
     recovery_point: RecoveryPoint,
     stop: Stop,

@@ -10,6 +10,7 @@ use crate::units::{Offset, OffsetRange};
 
 /// What recovery will do to a partition's directory, and what the log is then.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct Plan {
     /// What is done, in this order.
     pub steps: Vec<Step>,

@@ -1,7 +1,9 @@
 //! Which facts lead to which plan.
 
+use super::scan::BadBytes;
 use super::*;
 use crate::checkpoint::CleanPartition;
+use crate::segment::DamagedRange;
 use crate::units::OffsetRange;
 
 use super::model_test::{Directory, Item, at, bytes_of, epochs, range, scan};

@@ -8,7 +8,7 @@ use crate::units::{LeaderEpoch, Offset, OffsetRange};
 
 /// What was found in one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SegmentScan {
+pub(crate) struct SegmentScan {
     /// The segment's base offset.
     pub base: Offset,
     /// Where the scan began, in bytes.
@@ -31,7 +31,7 @@ pub struct SegmentScan {
 
 /// A stretch of bytes that is no whole batch in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct BadBytes {
+pub(crate) struct BadBytes {
     /// Where it begins.
     pub position: u64,
     /// Where it ends: at the next whole batch, or at the end of the file.
@@ -73,7 +73,7 @@ impl From<StopReason> for BadKind {
 
 /// Batches behind one another that carry the same leader epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EpochRun {
+pub(crate) struct EpochRun {
     /// The epoch; `None` in batches that no leader has stamped, and in legacy messages.
     pub epoch: Option<LeaderEpoch>,
     /// From the base of the first to behind the last of the batches.
@@ -86,7 +86,7 @@ pub struct EpochRun {
 
 /// Takes in what a scan finds, batch by batch, and keeps the account.
 #[derive(Clone, Debug)]
-pub struct SegmentScanner {
+pub(crate) struct SegmentScanner {
     scan: SegmentScan,
     /// The state before the last batch, which turns out to be the wrong one when its successor fits there.
     before_last: Option<(Offset, u64, Option<u32>)>,
@@ -97,7 +97,7 @@ pub struct SegmentScanner {
 impl SegmentScanner {
     /// A scan of the segment with this base and size from `from` on, where the batch with the offset `expected`, or a later one,
     /// begins: the base itself at position 0.
-    pub const fn new(base: Offset, log_bytes: u64, from: u64, expected: Offset) -> Self {
+    pub(crate) const fn new(base: Offset, log_bytes: u64, from: u64, expected: Offset) -> Self {
         let scan = SegmentScan {
             base,
             from,
@@ -112,13 +112,8 @@ impl SegmentScanner {
         Self { scan, before_last: None, last_base: expected, open: None }
     }
 
-    /// The offset that the next batch has at least.
-    pub const fn expected(&self) -> Offset {
-        self.scan.end
-    }
-
     /// Takes in a whole batch. Gives `false` if it is not in its place, and then it counts among the bad bytes.
-    pub fn batch(&mut self, position: u64, header: &BatchHeader) -> bool {
+    pub(crate) fn batch(&mut self, position: u64, header: &BatchHeader) -> bool {
         let behind = position + header.size_bytes as u64;
         if !self.in_reach(header) {
             self.bad(position, BadKind::Disorder);
@@ -141,12 +136,12 @@ impl SegmentScanner {
 
     /// Notes that there is no whole batch at `position`. The owner looks for the next one behind it
     /// ([`crate::batch::find_batch`]) and, if there is one, goes on with [`SegmentScanner::batch`].
-    pub fn bad(&mut self, position: u64, kind: BadKind) {
+    pub(crate) fn bad(&mut self, position: u64, kind: BadKind) {
         self.open.get_or_insert((position, self.scan.end, kind));
     }
 
     /// The account, at the end of the file.
-    pub fn finish(mut self) -> SegmentScan {
+    pub(crate) fn finish(mut self) -> SegmentScan {
         let end = self.scan.log_bytes;
         self.close_bad(end, None);
         self.scan

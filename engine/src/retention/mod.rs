@@ -8,7 +8,7 @@ use crate::units::{Offset, Timestamp};
 
 /// One segment of a log, as retention sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentFacts {
+pub(crate) struct SegmentFacts {
     /// Its base offset.
     pub base: Offset,
     /// The size of its log file.
@@ -20,7 +20,7 @@ pub struct SegmentFacts {
 
 /// What is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RetentionRules {
+pub(crate) struct RetentionRules {
     /// As many bytes at least (`retention.bytes`); `None` for no bound.
     pub bytes_min: Option<u64>,
     /// Records that are not older than this, in milliseconds (`retention.ms`); `None` for no bound.
@@ -29,7 +29,7 @@ pub struct RetentionRules {
 
 /// Which segments go.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct RetentionPlan {
+pub(crate) struct RetentionPlan {
     /// The log's start from then on; never lower than before.
     pub start: Offset,
     /// Base offsets of the segments to remove, the oldest first, and why.
@@ -40,7 +40,7 @@ pub struct RetentionPlan {
 
 /// Why a segment goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub enum RemovalReason {
+pub(crate) enum RemovalReason {
     /// It lies below the log's start.
     BelowStart,
     /// Enough bytes are left without it.
@@ -55,7 +55,7 @@ pub enum RemovalReason {
 /// `start` is the log's start, `ceiling` the offset up to which records may go: the high watermark, where there are replicas. Without
 /// rules (a log that is only compacted) only what lies below the start goes. A record dated into the future keeps its segment and all
 /// behind it.
-pub fn plan_retention(
+pub(crate) fn plan_retention(
     segments: &[SegmentFacts],
     (start, end): (Offset, Offset),
     ceiling: Offset,

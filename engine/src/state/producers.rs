@@ -12,6 +12,7 @@ use crate::units::{Monotonic, Offset, OffsetRange, ProducerId, Timestamp};
 
 /// The bounds of a log's [`Producers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProducersConfig {
     /// How many producers are remembered. Beyond it a leader refuses new ones, and a replica forgets those that have been idle
     /// for longest.

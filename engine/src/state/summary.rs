@@ -5,6 +5,7 @@ use crate::units::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 /// One producer as a snapshot has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ProducerSummary {
     /// Whose it is.
     pub id: ProducerId,

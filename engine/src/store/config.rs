@@ -5,8 +5,15 @@ use std::time::Duration;
 use crate::log::LogConfig;
 use crate::rules::Rules;
 
-/// The settings of one data directory.
+/// The settings of one data directory. Settings will be added: take the default, and set fields.
+///
+/// ```
+/// let mut config = highwater_engine::store::StoreConfig::default();
+/// config.opening_threads = 3;
+/// config.log.segment_bytes_max = 64 << 20;
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StoreConfig {
     /// For logs that are found at opening, until their owner sets others.
     pub log: LogConfig,

@@ -12,8 +12,8 @@ use super::scan::{Place, scan_segment};
 use super::{JobDone, JobError, Store};
 use crate::checkpoint::{DAMAGE_NOTE, NotedDamage, is_passing, write_damage};
 use crate::log::{Cleanup, ColdRead, FileError, Inner, LogId, ReadError, Source, lock};
-use crate::recovery::{DamagedRange, Plan, SegmentScan, SuspectReason};
-use crate::segment::{AtDamage, FileKind, IndexSettings, Segment, Walk, WalkError};
+use crate::recovery::{Plan, SegmentScan, SuspectReason};
+use crate::segment::{AtDamage, DamagedRange, FileKind, IndexSettings, Segment, Walk, WalkError};
 use crate::units::{Offset, OffsetRange};
 
 /// What lies between a segment's last batch and the next segment.

@@ -9,7 +9,7 @@ use super::{Job, JobDone, JobKind, Store};
 use crate::checkpoint::{DAMAGE_NOTE, read_damage};
 use crate::disk::{Disk, Open, Patience, SimulatedDisk, Wait};
 use crate::log::{Log, Permit, Read, ReadError};
-use crate::recovery::DamagedRange;
+use crate::segment::DamagedRange;
 use crate::units::Offset;
 
 #[test]

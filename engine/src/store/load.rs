@@ -16,8 +16,8 @@ use crate::disk::{EntryKind, File, Open};
 use crate::index::ActiveIndex;
 use crate::log::{Active, Log, LogConfig, Unsealed, new_active, rebuild_producers};
 use crate::recovery::{
-    self, EpochFacts, EpochWitness, Facts, FileFact, Plan, RecoveryPoint, ScanDepth, ScanOrder, Step,
-    plan_recovery, plan_scan,
+    self, EpochFacts, EpochWitness, Facts, FileFact, Plan, RecoveryPoint, Refusal, ScanDepth, ScanOrder,
+    Step, plan_recovery, plan_scan,
 };
 use crate::rules::Rule;
 use crate::segment::{FileKind, FirstBatch, Home, IndexSettings, Segment, file_path, parse_file_name};
@@ -75,7 +75,11 @@ impl Trust<'_> {
 
 impl Store {
     /// Recovers a log and lets it run; the inner error says why it was left alone.
-    pub(super) fn load_log(&self, source: &LogSource<'_>, now: Now) -> io::Result<Result<LogReport, String>> {
+    pub(super) fn load_log(
+        &self,
+        source: &LogSource<'_>,
+        now: Now,
+    ) -> io::Result<Result<LogReport, Refusal>> {
         let disk = self.disk().as_ref();
         let metadata = read_partition_metadata(disk, &source.directory.join(PARTITION_METADATA))?;
         let loading = Loading { store: self, source, config: self.inner.config.log.clone(), now };
@@ -98,7 +102,7 @@ impl Store {
 
 impl Store {
     /// What recovery of a log would do; the inner error says why it would be left alone. Reads only.
-    pub(super) fn plan_log(&self, source: &LogSource<'_>, now: Now) -> io::Result<Result<Plan, String>> {
+    pub(super) fn plan_log(&self, source: &LogSource<'_>, now: Now) -> io::Result<Result<Plan, Refusal>> {
         let loading = Loading { store: self, source, config: self.inner.config.log.clone(), now };
         Ok(loading.plan()?.map(|(_, plan)| plan))
     }
@@ -138,18 +142,18 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    fn plan(&self) -> io::Result<Result<(Gathered, Plan), String>> {
+    fn plan(&self) -> io::Result<Result<(Gathered, Plan), Refusal>> {
         let gathered = match self.gather()? {
             Ok(gathered) => gathered,
             Err(why) => return Ok(Err(why)),
         };
         match plan_recovery(&gathered.facts) {
             Ok(plan) => Ok(Ok((gathered, plan))),
-            Err(why) => Ok(Err(why.to_string())),
+            Err(why) => Ok(Err(why)),
         }
     }
 
-    fn gather(&self) -> io::Result<Result<Gathered, String>> {
+    fn gather(&self) -> io::Result<Result<Gathered, Refusal>> {
         let disk = self.store.disk();
         let (name, trust) = (&self.source.name, &self.source.trust);
         let mut files = Vec::new();
@@ -164,7 +168,7 @@ impl Loading<'_> {
             read_epochs(disk.as_ref(), &self.source.directory.join(LEADER_EPOCH_CHECKPOINT))?.known();
         let orders = match plan_scan(&files, recovery_point, stop, epochs.is_some()) {
             Ok(orders) => orders,
-            Err(why) => return Ok(Err(why.to_string())),
+            Err(why) => return Ok(Err(why)),
         };
         let mut facts = Facts {
             files,

@@ -9,6 +9,7 @@ use std::thread;
 
 use super::load::LogSource;
 use super::{LogReport, Store};
+use crate::recovery::Refusal;
 use crate::units::Now;
 
 /// How far an opening has come.
@@ -25,7 +26,7 @@ pub struct OpeningProgress {
 pub type OpeningWatch<'a> = dyn Fn(OpeningProgress) + Sync + 'a;
 
 /// What came of one log; the inner error says why it was left alone.
-type Loaded = io::Result<Result<LogReport, String>>;
+type Loaded = io::Result<Result<LogReport, Refusal>>;
 
 impl Store {
     /// Loads all logs, and gives what came of each by its number in `sources`. After an error no further log is begun.

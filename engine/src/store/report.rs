@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use crate::log::LogId;
-use crate::recovery::Plan;
+use crate::recovery::{Plan, Refusal};
 use crate::units::{Offset, TopicId, TopicPartition};
 
 /// What was found at opening and what was done about it.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct OpenReport {
     /// How the last user stopped.
     pub stop: Stop,
@@ -18,7 +19,7 @@ pub struct OpenReport {
     /// Each log, sorted by name.
     pub logs: Vec<LogReport>,
     /// Directories that could not be opened as logs, and why; they are left alone.
-    pub refused: Vec<(PathBuf, String)>,
+    pub refused: Vec<(PathBuf, Refusal)>,
     /// Directories of deleted topics whose removal was finished.
     pub deleted: Vec<String>,
     /// Directories that are not partitions; they are left alone.
@@ -47,6 +48,7 @@ pub enum Machine {
 
 /// What was found of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogReport {
     /// The log.
     pub log: LogId,
@@ -73,17 +75,19 @@ pub struct LogReport {
 
 /// What opening a data directory would do.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct OpeningPlan {
     /// How the last user stopped.
     pub stop: Stop,
     /// Whether the page cache survived since.
     pub machine: Machine,
     /// For each log, sorted by name, the plan of its recovery, or why it would be left alone.
-    pub logs: Vec<(TopicPartition, Result<Plan, String>)>,
+    pub logs: Vec<(TopicPartition, Result<Plan, Refusal>)>,
 }
 
 /// What one turn of the driver did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TurnReport {
     /// Logs whose watermarks rose.
     pub moved: Vec<LogId>,

@@ -100,8 +100,9 @@ impl StateStore {
         directory: &Path,
         now: Now,
     ) -> Result<(Self, ClusterState), ControllerOpenError> {
-        let config =
-            StoreConfig { log: log_config(), batch_bytes_max: BATCH_BYTES_MAX, ..StoreConfig::default() };
+        let mut config = StoreConfig::default();
+        config.log = log_config();
+        config.batch_bytes_max = BATCH_BYTES_MAX;
         // The name of a new directory is certain only when the one above it is synced.
         disk.create_directory(directory).map_err(io_error(directory))?;
         if let Some(above) = directory.parent().filter(|above| !above.as_os_str().is_empty()) {
@@ -194,11 +195,9 @@ impl StateStore {
                 break;
             }
         }
-        let limits = BatchLimits {
-            batch_bytes_max: BATCH_BYTES_MAX,
-            timestamps: TimestampRule::CreateTime { before_ms_max: i64::MAX, after_ms_max: i64::MAX },
-            ..BatchLimits::default()
-        };
+        let mut limits = BatchLimits::default();
+        limits.batch_bytes_max = BATCH_BYTES_MAX;
+        limits.timestamps = TimestampRule::CreateTime { before_ms_max: i64::MAX, after_ms_max: i64::MAX };
         let bytes = builder.finish().map_err(ControllerFailure::new)?;
         let batch = ProducedBatch::check(bytes, &limits, now.wall).map_err(ControllerFailure::new)?;
         let appended =
@@ -286,12 +285,11 @@ impl StateStore {
 }
 
 fn log_config() -> LogConfig {
-    LogConfig {
-        segment_bytes_max: 64 << 20,
-        retention_bytes: None,
-        retention_age: None,
-        ..LogConfig::default()
-    }
+    let mut config = LogConfig::default();
+    config.segment_bytes_max = 64 << 20;
+    config.retention_bytes = None;
+    config.retention_age = None;
+    config
 }
 
 fn io_error(path: &Path) -> impl FnOnce(io::Error) -> ControllerOpenError {

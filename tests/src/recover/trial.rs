@@ -54,13 +54,11 @@ pub struct Setting {
 
 impl Default for Setting {
     fn default() -> Self {
-        let log = LogConfig {
-            segment_bytes_max: 8_192,
-            index_interval_bytes: 300,
-            retention_bytes: Some(30_000),
-            retention_age: None,
-            ..LogConfig::default()
-        };
+        let mut log = LogConfig::default();
+        log.segment_bytes_max = 8_192;
+        log.index_interval_bytes = 300;
+        log.retention_bytes = Some(30_000);
+        log.retention_age = None;
         Self { log, rules: Rules::default() }
     }
 }
@@ -262,13 +260,12 @@ impl Trial {
     }
 
     pub(super) fn store_config(&self) -> StoreConfig {
-        StoreConfig {
-            log: self.setting.log.clone(),
-            rules: self.setting.rules,
-            // Small, so that readers are sent to the files.
-            tail_bytes_max: 5_000,
-            ..StoreConfig::default()
-        }
+        let mut config = StoreConfig::default();
+        config.log = self.setting.log.clone();
+        config.rules = self.setting.rules;
+        // Small, so that readers are sent to the files.
+        config.tail_bytes_max = 5_000;
+        config
     }
 
     fn open_store(&self, disk: Arc<dyn Disk>) -> Result<Opened, String> {

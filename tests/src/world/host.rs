@@ -180,22 +180,20 @@ impl World {
     }
 
     fn store_config(&self, seed: u64) -> StoreConfig {
-        StoreConfig {
-            log: self.log_config(),
-            dirty_age_max: Duration::from_millis(700),
-            checkpoint_interval: Duration::from_millis(900),
-            seed,
-            rules: self.options.engine,
-            ..StoreConfig::default()
-        }
+        let mut config = StoreConfig::default();
+        config.log = self.log_config();
+        config.dirty_age_max = Duration::from_millis(700);
+        config.checkpoint_interval = Duration::from_millis(900);
+        config.seed = seed;
+        config.rules = self.options.engine;
+        config
     }
 
     fn log_config(&self) -> LogConfig {
-        LogConfig {
-            segment_bytes_max: self.options.segment_bytes,
-            index_interval_bytes: 512,
-            ..LogConfig::default()
-        }
+        let mut config = LogConfig::default();
+        config.segment_bytes_max = self.options.segment_bytes;
+        config.index_interval_bytes = 512;
+        config
     }
 
     fn shard_config(&self, id: NodeId) -> ShardConfig {

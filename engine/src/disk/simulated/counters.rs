@@ -2,6 +2,7 @@
 
 /// Counts since the disk was made. A copy made by [`super::SimulatedDisk::fork`] starts from its original's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SimulatedCounters {
     /// Crashes that took the machine.
     pub power_losses: u64,
