@@ -4,8 +4,8 @@
 //! It starts no thread and reads no clock on its own.
 //!
 //! Who embeds it meets [`store`] (a data directory), [`log`] (one log of it), [`batch`] (what is appended and read), [`disk`] (how
-//! files are reached) and [`units`]. Who reads the files with a tool of their own finds their formats in [`batch`], [`checkpoint`],
-//! [`index`], [`segment`] and [`state`]. What [`recovery`] has found is told in its terms.
+//! files are reached) and [`units`]; [`guide`] explains what holds them together. Who reads the files with a tool of their own finds
+//! their formats in [`batch`], [`checkpoint`], [`index`], [`segment`] and [`state`]. What [`recovery`] has found is told in its terms.
 //!
 //! The floors, from the ground up; a file imports from its own folder and from floors below:
 //! [`units`], [`batch`], [`disk`], [`index`], [`state`], [`checkpoint`], [`segment`], [`recovery`], retention, [`log`], [`store`].
@@ -13,6 +13,7 @@
 pub mod batch;
 pub mod checkpoint;
 pub mod disk;
+pub mod guide;
 pub mod index;
 pub mod log;
 pub mod recovery;
@@ -24,3 +25,8 @@ pub mod store;
 pub mod units;
 
 pub use rules::{Rule, Rules};
+
+/// The examples of the crate's front page compile and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;

@@ -40,7 +40,7 @@ impl Default for DecompressLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
-    /// The crate was built without its feature `codecs`.
+    /// The crate was built without the feature of this name.
     #[error("built without the codec {compression}")]
     NotBuilt {
         /// The codec.
@@ -72,7 +72,7 @@ pub(super) fn compress(
     records: &[u8],
     out: &mut BytesMut,
 ) -> Result<(), CodecError> {
-    if compression != Compression::None && cfg!(not(feature = "codecs")) {
+    if !compression.is_built() {
         return Err(CodecError::NotBuilt { compression });
     }
     libraries::compress(compression, records, out)
@@ -94,7 +94,7 @@ impl<'a> Decompressor<'a> {
         bytes: &'a [u8],
         limits: &DecompressLimits,
     ) -> Result<Self, CodecError> {
-        if compression != Compression::None && cfg!(not(feature = "codecs")) {
+        if !compression.is_built() {
             return Err(CodecError::NotBuilt { compression });
         }
         let allowed = limits.allowed(bytes.len());

@@ -39,6 +39,18 @@ impl Compression {
         self as u8
     }
 
+    /// Whether this crate was built with it, by the feature of its name. Batches in a codec that is not built are kept and given out as they
+    /// are, checked by their header and CRC; their records cannot be read or made.
+    pub const fn is_built(self) -> bool {
+        match self {
+            Self::None => true,
+            Self::Gzip => cfg!(feature = "gzip"),
+            Self::Snappy => cfg!(feature = "snappy"),
+            Self::Lz4 => cfg!(feature = "lz4"),
+            Self::Zstd => cfg!(feature = "zstd"),
+        }
+    }
+
     /// The name, as Kafka's settings and tools write it.
     pub const fn name(self) -> &'static str {
         match self {

@@ -16,17 +16,13 @@ mod compression;
 mod control;
 mod header;
 mod legacy;
-#[cfg(feature = "codecs")]
-mod libraries;
-#[cfg(not(feature = "codecs"))]
-#[path = "libraries_absent.rs"]
 mod libraries;
 mod produced;
 mod record;
 mod refusal;
 mod replicated;
 mod scan;
-#[cfg(feature = "codecs")]
+#[cfg(feature = "snappy")]
 mod snappy;
 mod stream;
 mod varint;

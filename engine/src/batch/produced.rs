@@ -311,7 +311,7 @@ fn check_records(
     if compression == Compression::None {
         return walk(&mut SliceSource::new(view.records_bytes()), &header, limits, now);
     }
-    if limits.compressed == ValidateCompressed::Header || cfg!(not(feature = "codecs")) {
+    if limits.compressed == ValidateCompressed::Header || !compression.is_built() {
         if let Some(timestamp) = header.max_timestamp {
             check_timestamp(0, timestamp, limits, now)?;
         }

@@ -18,6 +18,7 @@ mod lock_test;
 mod posix;
 #[cfg(test)]
 mod posix_test;
+mod read_only;
 #[cfg(all(target_os = "linux", feature = "uring"))]
 #[expect(unsafe_code, reason = "the kernel uses buffers that it does not borrow")]
 mod ring;
@@ -31,6 +32,7 @@ mod wake;
 pub use choose::{IoMode, OpenedDisk, RingRefusal, open_disk, raise_descriptor_limit};
 pub use lock::LOCK_FILE;
 pub use posix::{PosixDisk, SyncThread};
+pub(crate) use read_only::ReadOnlyDisk;
 pub use simulated::SimulatedDisk;
 #[cfg(all(target_os = "linux", feature = "uring"))]
 pub use uring::UringDisk;
@@ -88,7 +90,7 @@ pub trait Disk: Send + Sync + Debug {
     fn lock(&self, directory: &Path) -> Result<Box<dyn DirectoryLock>, LockError>;
 
     /// What has to be equal for the page cache to have survived since: the boot, the device and the mount. `None` where
-    /// that cannot be known (network, FUSE), which is treated as a machine crash.
+    /// that cannot be known (network, FUSE, and every system but Linux), which is treated as a machine crash.
     fn incarnation(&self, directory: &Path) -> Option<Incarnation>;
 
     /// Bytes that an unprivileged process can still allocate on the directory's file system.
@@ -117,8 +119,8 @@ pub trait DiskFile: Any + Send + Sync + Debug {
     /// Kill: completed writes stay; an interrupted one leaves any prefix. Power loss: any pages of it, until a sync.
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
 
-    /// When it returns `Ok`, all bytes of writes that completed before, and the size, are certain (`fdatasync`). The name is
-    /// not. An error is final: what was written since the last good sync may be lost, and a second call proves nothing.
+    /// When it returns `Ok`, all bytes of writes that completed before, and the size, are certain (`fdatasync`; on Apple's systems
+    /// `F_FULLFSYNC`, because `fsync` there leaves them in the drive's cache). The name is not. An error is final: what was written since the last good sync may be lost, and a second call proves nothing.
     fn sync(&self) -> io::Result<()>;
 
     /// Sets the size: shorter cuts, longer adds zeros. Room that was reserved behind it is given back. Not certain before a sync:
@@ -126,7 +128,8 @@ pub trait DiskFile: Any + Send + Sync + Debug {
     fn set_size(&self, size: u64) -> io::Result<()>;
 
     /// Reserves room up to `end` without changing the size (`fallocate(KEEP_SIZE)`), so that writes there do not fail for want
-    /// of space; zeros never show. `ErrorKind::Unsupported` where the file system cannot.
+    /// of space; zeros never show. `ErrorKind::Unsupported` where the file system or the system cannot: then a full disk is met by the
+    /// write, after offsets were given out, and closes the log.
     fn reserve(&self, end: u64) -> io::Result<()>;
 
     /// Maps the first `length` bytes for reading. The caller never shrinks a file that is mapped.

@@ -73,43 +73,55 @@ impl Inner {
         if let Some(why) = self.gone() {
             return Err(why.into());
         }
-        let mut before: Option<&Arc<Segment>> = None;
-        for segment in view.segments.iter().skip(view.floor(asked.from)) {
-            if segment.base() >= ceiling {
-                break;
-            }
-            if let Some(before) = before.filter(|_| segment.base() > asked.from) {
-                // Between two segments, too, there may be a gap.
-                let found = examined(before, source, || self.gap_behind(before, asked.from))?;
-                if matches!(found, Found::NotInMemory) {
-                    return Ok(Read::Cold(*asked));
-                }
-            }
-            match examined(segment, source, || read_segment(segment, asked, ceiling, source))? {
-                Found::Records(records) => return Ok(Read::Records(records)),
-                Found::NotInMemory | Found::Suspect(_) => return Ok(Read::Cold(*asked)),
-                Found::Below => {}
-                // What follows must not be given in its place.
-                Found::TooMuch => return Ok(Read::Empty),
-            }
-            before = Some(segment);
-        }
-        Ok(Read::Empty)
-    }
-
-    /// A log that is not compacted has no gaps between its segments.
-    fn gap_behind(&self, segment: &Segment, from: Offset) -> Result<Found, ReadError> {
-        if let Some(range) = segment.damaged_between(from, segment.size()) {
-            return Err(known(segment, &range));
-        }
-        let is_dense = self.config().cleanup == Cleanup::Delete;
-        Ok(if is_dense && !segment.is_all_examined() { Found::Suspect(segment.size()) } else { Found::Below })
+        let segments = view.segments.get(view.floor(asked.from)..).unwrap_or_default();
+        read_segments(segments, asked, ceiling, &|| self.config().cleanup, source)
     }
 
     /// A failed write closes a log for appends only; a log without files is closed for reads too.
     fn gone(&self) -> Option<Closed> {
         self.closed().filter(|why| matches!(why, Closed::Deleted | Closed::StoreClosed))
     }
+}
+
+/// Reads from the first of these segments that has something at or behind what is asked for.
+pub(crate) fn read_segments(
+    segments: &[Arc<Segment>],
+    asked: &ColdRead,
+    ceiling: Offset,
+    cleanup: &dyn Fn() -> Cleanup,
+    source: Source<'_>,
+) -> Result<Read, ReadError> {
+    let mut before: Option<&Arc<Segment>> = None;
+    for segment in segments {
+        if segment.base() >= ceiling {
+            break;
+        }
+        if let Some(before) = before.filter(|_| segment.base() > asked.from) {
+            // Between two segments, too, there may be a gap.
+            let found = examined(before, source, || gap_behind(before, asked.from, cleanup))?;
+            if matches!(found, Found::NotInMemory) {
+                return Ok(Read::Cold(*asked));
+            }
+        }
+        match examined(segment, source, || read_segment(segment, asked, ceiling, source))? {
+            Found::Records(records) => return Ok(Read::Records(records)),
+            Found::NotInMemory | Found::Suspect(_) => return Ok(Read::Cold(*asked)),
+            Found::Below => {}
+            // What follows must not be given in its place.
+            Found::TooMuch => return Ok(Read::Empty),
+        }
+        before = Some(segment);
+    }
+    Ok(Read::Empty)
+}
+
+/// A log that is not compacted has no gaps between its segments.
+fn gap_behind(segment: &Segment, from: Offset, cleanup: &dyn Fn() -> Cleanup) -> Result<Found, ReadError> {
+    if let Some(range) = segment.damaged_between(from, segment.size()) {
+        return Err(known(segment, &range));
+    }
+    let is_dense = cleanup() == Cleanup::Delete;
+    Ok(if is_dense && !segment.is_all_examined() { Found::Suspect(segment.size()) } else { Found::Below })
 }
 
 /// Reads; if something is suspect, has the segment examined and reads again. What is suspect then stays so, and is an error.

@@ -44,7 +44,7 @@ pub use handle::Log;
 pub use ladder::{Appended, LogId, Permit, Step, Ticket};
 pub use read::{ColdRead, Read, Records, TimestampedOffset};
 
-pub(crate) use fetch::Source;
+pub(crate) use fetch::{Source, read_segments};
 pub(crate) use inner::{Inner, View, Waiter};
 pub(crate) use marks::Marks;
 pub(crate) use producers::rebuild_producers;

@@ -335,6 +335,14 @@ impl Segment {
         self.write_index(FileKind::TimeIndex, &times)
     }
 
+    /// The index of a segment that grows, to go on with; `None` if it is in files.
+    pub(crate) fn copy_of_active_index(&self) -> Option<ActiveIndex> {
+        match &*self.index() {
+            SegmentIndex::Active(active) => Some(active.clone()),
+            SegmentIndex::Unopened | SegmentIndex::Sealed { .. } => None,
+        }
+    }
+
     fn write_index(&self, kind: FileKind, bytes: &[u8]) -> io::Result<()> {
         let file = self.home.disk.open(&self.path(kind), Open::Create)?;
         file.set_size(0)?;

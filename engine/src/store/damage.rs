@@ -14,15 +14,24 @@ use crate::checkpoint::{DAMAGE_NOTE, NotedDamage, is_passing, write_damage};
 use crate::log::{Cleanup, ColdRead, FileError, Inner, LogId, ReadError, Source, lock};
 use crate::recovery::{Plan, SegmentScan, SuspectReason};
 use crate::segment::{AtDamage, DamagedRange, FileKind, IndexSettings, Segment, Walk, WalkError};
-use crate::units::{Offset, OffsetRange};
+use crate::units::{LeaderEpoch, Offset, OffsetRange};
 
 /// What lies between a segment's last batch and the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum GapBehind {
+pub(super) enum GapBehind {
     /// Compaction may have left it, or nobody knows.
     Legal,
     /// Batches that are gone.
     Damage,
+}
+
+impl GapBehind {
+    pub(super) const fn of(cleanup: Cleanup) -> Self {
+        match cleanup {
+            Cleanup::Delete => Self::Damage,
+            Cleanup::Compact | Cleanup::CompactAndDelete => Self::Legal,
+        }
+    }
 }
 
 impl Store {
@@ -44,7 +53,8 @@ impl Store {
                 // Whether the log is compacted is not known yet; whoever noted a gap knew.
                 let is_gap = noted.any(|noted| noted.bytes.1 >= noted.file_bytes);
                 let gap = if is_gap { GapBehind::Damage } else { GapBehind::Legal };
-                let Some((_, found)) = self.look_for_damage(log, segment, gap)? else { continue };
+                let Some(bounds) = log.bounds_of(segment) else { continue };
+                let found = self.look_for_damage(log, segment, bounds, gap)?;
                 for range in found.iter().filter(|range| log.is_missed(range)) {
                     plan.suspect.push(SuspectReason::Damaged { offsets: range.offsets });
                     plan.damaged.push(range.clone());
@@ -61,12 +71,9 @@ impl Store {
     /// Examines a segment and keeps what comes of it, in the log and in the note.
     pub(super) fn examine(&self, log: &Inner, segment: &Arc<Segment>) -> Result<(), JobError> {
         let unreadable = |source| ReadError::Io { path: segment.path(FileKind::Log), source };
-        let gap = match log.config().cleanup {
-            Cleanup::Delete => GapBehind::Damage,
-            Cleanup::Compact | Cleanup::CompactAndDelete => GapBehind::Legal,
-        };
-        let found = self.look_for_damage(log, segment, gap).map_err(unreadable)?;
-        let Some((size, found)) = found else { return Ok(()) };
+        let gap = GapBehind::of(log.config().cleanup);
+        let Some((size, next)) = log.bounds_of(segment) else { return Ok(()) };
+        let found = self.look_for_damage(log, segment, (size, next), gap).map_err(unreadable)?;
         if log.set_damaged(segment, Some(size), found) {
             self.write_damage_note(&mut lock(&self.inner.checkpoints))?;
         }
@@ -93,43 +100,15 @@ impl Store {
         log.read(asked, Source::Device { examine: &examine })
     }
 
-    /// The written size of a segment, and everything that is damaged in it. `None` if the log has it no more.
     fn look_for_damage(
         &self,
         log: &Inner,
-        segment: &Arc<Segment>,
+        segment: &Segment,
+        bounds: (u64, Offset),
         gap: GapBehind,
-    ) -> io::Result<Option<(u64, Vec<DamagedRange>)>> {
-        let Some((size, next)) = log.bounds_of(segment) else { return Ok(None) };
-        let (base, file) = (segment.base(), segment.file()?);
-        let log_bytes = size.min(file.size()?);
-        let place = Place { base, log_bytes, from: 0, expected: base };
-        // Its index is of no use here, and stays empty.
-        let index = IndexSettings { interval_bytes: u64::MAX, bytes_max: 0 }.empty(base);
-        let scan = scan_segment(&file, place, index, self.inner.config.batch_bytes_max)?.scan;
-        let mut ranges = Vec::new();
-        let mut add = |from: Offset, until: Offset, bytes| {
-            let offsets = OffsetRange::new(from, until.max(from));
-            ranges.extend(offsets.map(|offsets| DamagedRange { segment: base, offsets, bytes }));
-        };
-        let mut end = scan.end;
-        for bad in &scan.bad {
-            let until = bad.next.unwrap_or(next);
-            add(bad.expected, until, (bad.position, bad.until));
-            end = end.max(until);
-        }
-        for (offsets, bytes) in wrong_epochs(log, &scan) {
-            add(offsets.start(), offsets.end(), bytes);
-        }
-        if scan.end > next {
-            // It is the last one whose offset is wrong: no other is there to tell by.
-            if let Some((position, before)) = batch_beyond(segment, next)? {
-                add(before, next, (position, log_bytes));
-            }
-        } else if end < next && (gap == GapBehind::Damage || log_bytes < size) {
-            add(end, next, (log_bytes, size));
-        }
-        Ok(Some((size, ranges)))
+    ) -> io::Result<Vec<DamagedRange>> {
+        let known = |offset| log.writer().epochs.epoch_at(offset);
+        look_for_damage(segment, bounds, gap, &known, self.inner.config.batch_bytes_max)
     }
 
     /// What the next opening has to look at again, if it is not what the file says.
@@ -187,11 +166,53 @@ fn note(log: &Inner, range: &DamagedRange) -> NotedDamage {
     }
 }
 
+/// Everything that is damaged in a segment of `size` bytes behind which the log goes on at `next`; `known` is the epoch that the log's
+/// history has at an offset.
+pub(super) fn look_for_damage(
+    segment: &Segment,
+    (size, next): (u64, Offset),
+    gap: GapBehind,
+    known: &dyn Fn(Offset) -> Option<LeaderEpoch>,
+    batch_bytes_max: usize,
+) -> io::Result<Vec<DamagedRange>> {
+    let (base, file) = (segment.base(), segment.file()?);
+    let log_bytes = size.min(file.size()?);
+    let place = Place { base, log_bytes, from: 0, expected: base };
+    // Its index is of no use here, and stays empty.
+    let index = IndexSettings { interval_bytes: u64::MAX, bytes_max: 0 }.empty(base);
+    let scan = scan_segment(&file, place, index, batch_bytes_max)?.scan;
+    let mut ranges = Vec::new();
+    let mut add = |from: Offset, until: Offset, bytes| {
+        let offsets = OffsetRange::new(from, until.max(from));
+        ranges.extend(offsets.map(|offsets| DamagedRange { segment: base, offsets, bytes }));
+    };
+    let mut end = scan.end;
+    for bad in &scan.bad {
+        let until = bad.next.unwrap_or(next);
+        add(bad.expected, until, (bad.position, bad.until));
+        end = end.max(until);
+    }
+    for (offsets, bytes) in wrong_epochs(&scan, known) {
+        add(offsets.start(), offsets.end(), bytes);
+    }
+    if scan.end > next {
+        // It is the last one whose offset is wrong: no other is there to tell by.
+        if let Some((position, before)) = batch_beyond(segment, next)? {
+            add(before, next, (position, log_bytes));
+        }
+    } else if end < next && (gap == GapBehind::Damage || log_bytes < size) {
+        add(end, next, (log_bytes, size));
+    }
+    Ok(ranges)
+}
+
 /// Single batches whose epoch is not the one that the log's history has there: headers that are damaged outside of their CRC.
-fn wrong_epochs(log: &Inner, scan: &SegmentScan) -> Vec<(OffsetRange, (u64, u64))> {
-    let writer = log.writer();
+fn wrong_epochs(
+    scan: &SegmentScan,
+    known: &dyn Fn(Offset) -> Option<LeaderEpoch>,
+) -> Vec<(OffsetRange, (u64, u64))> {
     let is_wrong = |run: &&crate::recovery::EpochRun| {
-        let known = writer.epochs.epoch_at(run.offsets.start());
+        let known = known(run.offsets.start());
         run.batches == 1 && known.is_some() && run.epoch.is_some() && known != run.epoch
     };
     scan.runs.iter().filter(is_wrong).map(|run| (run.offsets, run.position)).collect()

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
-use super::load::{LogSource, Trust};
+use super::gather::{LogSource, Trust};
 use super::recover::LoadedLog;
 use super::{LogReport, Machine, Stop, Store};
 use crate::checkpoint::{OffsetCheckpoint, PARTITION_METADATA, Reading, write_partition_metadata};

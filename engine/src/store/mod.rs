@@ -14,6 +14,8 @@ mod damage_test;
 mod drive;
 #[cfg(test)]
 mod failed_sync_test;
+mod found;
+mod gather;
 mod job;
 mod job_files;
 mod job_run;
@@ -27,6 +29,7 @@ mod open;
 mod opening;
 #[cfg(test)]
 mod opening_test;
+mod read_only;
 #[cfg(test)]
 mod read_test;
 mod recover;
@@ -58,6 +61,7 @@ pub use job::{Job, JobDone, JobError, JobKind};
 pub use logs::{CreateLogError, SetConfigError};
 pub use open::{Opened, StoreOpenError};
 pub use opening::{OpeningProgress, OpeningWatch};
+pub use read_only::{ReadOnlyError, ReadOnlyLog, ReadOnlyReadError, ReadOnlyStore, Refreshed};
 pub use repair::RepairRefusal;
 pub use report::{LogReport, Machine, OpenReport, OpeningPlan, Stop, TurnReport};
 

@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, RwLock};
 
 use super::checkpoints::Checkpoints;
-use super::layout::{DirectoryName, directory_name};
-use super::load::{LogSource, Trust};
+use super::found::{Found, LockText};
+use super::gather::LogSource;
+use super::layout::DirectoryName;
 use super::opening::OpeningWatch;
 use super::{Machine, OpenReport, OpeningPlan, Stop, Store, StoreConfig, StoreInner};
 use crate::checkpoint::{
-    CLEAN_MARK, CleanFacts, CleanMark, DAMAGE_NOTE, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES,
-    OffsetCheckpoint, RECOVERY_POINTS, Reading, read_clean_mark, read_damage, read_offsets,
-    remove_clean_mark, renew_file,
+    CLEAN_MARK, DAMAGE_NOTE, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES, OffsetCheckpoint, RECOVERY_POINTS,
+    Reading, read_offsets, remove_clean_mark, renew_file,
 };
-use crate::disk::{DirectoryLock, Disk, Entry, EntryKind, Incarnation, LOCK_FILE, LockError, Open};
+use crate::disk::{Disk, LockError, Open};
 use crate::log::{Limits, Shared, lock};
 use crate::state::ProducersConfig;
 use crate::units::Now;
@@ -51,13 +51,6 @@ pub struct Opened {
     pub report: OpenReport,
 }
 
-/// What `.lock` says.
-#[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
-struct LockText {
-    process: u32,
-    incarnation: Option<Incarnation>,
-}
-
 impl Store {
     /// Opens a directory, which is made if it is not there, and recovers every log in it. Blocks for as long as the scan takes.
     ///
@@ -80,34 +73,34 @@ impl Store {
         watch: &OpeningWatch<'_>,
     ) -> Result<Opened, StoreOpenError> {
         make_directory(disk.as_ref(), directory).map_err(io(directory))?;
-        let looked = look(disk, directory, config)?;
-        let (store, disk) = (&looked.store, Arc::clone(looked.store.disk()));
+        let Looked { store, found } = look(disk, directory, config)?;
+        let disk = Arc::clone(store.disk());
         let mark_path = directory.join(CLEAN_MARK);
         remove_clean_mark(disk.as_ref(), &mark_path).map_err(io(&mark_path))?;
-        if looked.stop == Stop::FirstUse {
+        if found.stop == Stop::FirstUse {
             make_name_certain(disk.as_ref(), directory).map_err(io(directory))?;
         }
-        if looked.stop != Stop::Clean {
+        if found.stop != Stop::Clean {
             for name in [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, META_PROPERTIES, DAMAGE_NOTE] {
                 let path = directory.join(name);
                 renew_file(disk.as_ref(), &path).map_err(io(&path))?;
             }
         }
         let mut report = OpenReport {
-            stop: looked.stop,
-            machine: looked.machine,
-            mark_extra: looked.mark_extra.clone(),
+            stop: found.stop,
+            machine: found.machine,
+            mark_extra: found.mark_extra.clone(),
             logs: Vec::new(),
             refused: Vec::new(),
             deleted: Vec::new(),
             foreign: Vec::new(),
         };
         let mut sources = Vec::new();
-        for (name, found) in looked.directories() {
+        for (name, what) in found.directories() {
             let path = directory.join(name);
-            match found {
+            match what {
                 DirectoryName::Log(name) => {
-                    sources.push(LogSource { name, directory: path, trust: looked.trust() });
+                    sources.push(LogSource { name, directory: path, trust: found.trust() });
                 }
                 DirectoryName::Deleted => {
                     disk.remove_directory(&path).map_err(io(&path))?;
@@ -128,7 +121,7 @@ impl Store {
         }
         // A log that is made from now on is not in the file of recovery points until the next checkpoint; that the file is there says that
         // it was not lost.
-        if store.names().is_empty() && looked.points == Reading::Missing {
+        if store.names().is_empty() && found.points == Reading::Missing {
             store
                 .write_offset_file(RECOVERY_POINTS, &OffsetCheckpoint::new())
                 .map_err(|error| StoreOpenError::Io { path: error.path, source: error.source })?;
@@ -137,10 +130,10 @@ impl Store {
             .renew_damage_note()
             .map_err(|error| StoreOpenError::Io { path: error.path, source: error.source })?;
         // Without suspicion there is no proof to be kept; otherwise the owner says when it has been told.
-        if looked.stop != Stop::Unclean || looked.machine == Machine::Same {
+        if found.stop != Stop::Unclean || found.machine == Machine::Same {
             store.confirm_incarnation().map_err(io(directory))?;
         }
-        Ok(Opened { store: looked.store, report })
+        Ok(Opened { store, report })
     }
 
     /// What [`Store::open`] would do, without doing it: for each log the plan of its recovery, or why it would be left alone. The directory
@@ -152,13 +145,13 @@ impl Store {
         now: Now,
     ) -> Result<OpeningPlan, StoreOpenError> {
         disk.list(directory).map_err(io(directory))?;
-        let looked = look(disk, directory, config)?;
-        let mut plan = OpeningPlan { stop: looked.stop, machine: looked.machine, logs: Vec::new() };
-        for (name, found) in looked.directories() {
-            if let DirectoryName::Log(log) = found {
+        let Looked { store, found } = look(disk, directory, config)?;
+        let mut plan = OpeningPlan { stop: found.stop, machine: found.machine, logs: Vec::new() };
+        for (name, what) in found.directories() {
+            if let DirectoryName::Log(log) = what {
                 let source =
-                    LogSource { name: log.clone(), directory: directory.join(name), trust: looked.trust() };
-                let planned = looked.store.plan_log(&source, now).map_err(io(&source.directory))?;
+                    LogSource { name: log.clone(), directory: directory.join(name), trust: found.trust() };
+                let planned = store.plan_log(&source, now).map_err(io(&source.directory))?;
                 plan.logs.push((log, planned));
             }
         }
@@ -193,25 +186,7 @@ fn io(path: &Path) -> impl FnOnce(io::Error) -> StoreOpenError {
 struct Looked {
     /// Has no log yet.
     store: Store,
-    entries: Vec<Entry>,
-    stop: Stop,
-    machine: Machine,
-    mark_extra: serde_json::Map<String, serde_json::Value>,
-    facts: Option<CleanFacts>,
-    points: Reading<OffsetCheckpoint>,
-    starts: Reading<OffsetCheckpoint>,
-}
-
-impl Looked {
-    fn directories(&self) -> impl Iterator<Item = (&str, DirectoryName)> {
-        let directories = self.entries.iter().filter(|entry| entry.kind == EntryKind::Directory);
-        directories.map(|entry| (entry.name.as_str(), directory_name(&entry.name)))
-    }
-
-    fn trust(&self) -> Trust<'_> {
-        let Self { stop, machine, points, starts, facts, .. } = self;
-        Trust { stop: *stop, machine: *machine, points, starts, facts: facts.as_ref() }
-    }
+    found: Found,
 }
 
 fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Looked, StoreOpenError> {
@@ -223,27 +198,16 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
         producers: ProducersConfig { expiration: config.producer_age_max, ..ProducersConfig::default() },
         rules: config.rules,
     };
-    let machine = judge_machine(disk.as_ref(), directory, directory_lock.as_ref());
+    let text = LockText::parse(&directory_lock.read().unwrap_or_default());
+    let machine = text.machine(disk.as_ref(), directory);
     let shared = Shared::new(disk, directory, directory_lock, limits, config.seed).map_err(io(directory))?;
-    let disk = shared.disk.as_ref();
-    let entries = disk.list(directory).map_err(io(directory))?;
-    let mark_path = directory.join(CLEAN_MARK);
-    let mark = read_clean_mark(disk, &mark_path).map_err(io(&mark_path))?;
-    let is_new = entries.iter().all(|entry| [LOCK_FILE, META_PROPERTIES].contains(&entry.name.as_str()));
-    let mark_extra = mark_fields(&mark);
-    let (stop, facts) = judge_stop(mark, is_new);
-    let points_path = directory.join(RECOVERY_POINTS);
-    let points = read_offsets(disk, &points_path).map_err(io(&points_path))?;
-    let starts_path = directory.join(LOG_STARTS);
-    let starts = read_offsets(disk, &starts_path).map_err(io(&starts_path))?;
-    let damage_path = directory.join(DAMAGE_NOTE);
-    let damage = match read_damage(disk, &damage_path).map_err(io(&damage_path))? {
-        Reading::Missing => Some(Vec::new()),
-        Reading::Known { value, .. } => Some(value),
-        Reading::Damaged { .. } => None,
+    let found = Found::read(shared.disk.as_ref(), directory, machine)
+        .map_err(|(path, source)| StoreOpenError::Io { path, source })?;
+    let checkpoints = Checkpoints {
+        recovery_points: found.points.clone().known(),
+        starts: found.starts.clone().known(),
+        damage: found.damage.clone(),
     };
-    let checkpoints =
-        Checkpoints { recovery_points: points.clone().known(), starts: starts.clone().known(), damage };
     let store = Store {
         inner: Arc::new(StoreInner {
             shared,
@@ -255,7 +219,7 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
             next_checkpoint: Mutex::default(),
         }),
     };
-    Ok(Looked { store, entries, stop, machine, mark_extra, facts, points, starts })
+    Ok(Looked { store, found })
 }
 
 /// Makes the directory, and its name certain: also where an earlier opening made it and crashed before that.
@@ -295,31 +259,4 @@ fn is_forbidden(error: &io::Error) -> bool {
 fn parent_of(path: &Path) -> Option<&Path> {
     let parent = path.parent()?;
     Some(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
-}
-
-fn judge_machine(disk: &dyn Disk, directory: &Path, directory_lock: &dyn DirectoryLock) -> Machine {
-    let text = directory_lock.read().unwrap_or_default();
-    let before: LockText = serde_json::from_slice(&text).unwrap_or_default();
-    match (before.incarnation, disk.incarnation(directory)) {
-        (Some(before), Some(now)) if before == now => Machine::Same,
-        _ => Machine::OtherOrUnknown,
-    }
-}
-
-/// What the mark says beside the facts of the logs; the session in which the broker stopped is Kafka's own field.
-fn mark_fields(mark: &Reading<CleanMark>) -> serde_json::Map<String, serde_json::Value> {
-    let Reading::Known { value, .. } = mark else { return serde_json::Map::new() };
-    let mut fields = value.facts.as_ref().map(|facts| facts.extra.clone()).unwrap_or_default();
-    if let Some(session) = value.broker_epoch {
-        fields.insert("brokerEpoch".to_owned(), session.into());
-    }
-    fields
-}
-
-fn judge_stop(mark: Reading<CleanMark>, is_new: bool) -> (Stop, Option<CleanFacts>) {
-    match mark {
-        Reading::Known { value, .. } => (Stop::Clean, value.facts),
-        Reading::Missing if is_new => (Stop::FirstUse, None),
-        Reading::Missing | Reading::Damaged { .. } => (Stop::Unclean, None),
-    }
 }

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use super::load::LogSource;
+use super::gather::LogSource;
 use super::{LogReport, Store};
 use crate::recovery::Refusal;
 use crate::units::Now;

@@ -1,0 +1,209 @@
+//! One log that is looked at: what was seen of it, reads of that, and another look.
+
+use std::sync::Arc;
+
+use super::look::Since;
+use super::sight::{Sight, Still, bases_in, epochs_in};
+use super::{ReadOnlyError, ReadOnlyStore};
+use crate::log::{ColdRead, LogId, Read, ReadError, Records, Source, read_segments};
+use crate::segment::{DamagedRange, FileKind, Segment, frame_at};
+use crate::state::EpochHistory;
+use crate::store::damage::{GapBehind, look_for_damage};
+use crate::units::{Offset, TopicPartition};
+
+/// How often another look is begun that meets a change.
+const TRIES_MAX: usize = 64;
+
+/// Why a read gave nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadOnlyReadError {
+    /// The writer has cut the log or deleted from it since it was looked at. Refuses this call; [`ReadOnlyLog::refresh`] and go on.
+    #[error("the log was changed since it was looked at")]
+    Changed,
+    /// As for a log that is open. Refuses this call.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// What another look has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Refreshed {
+    /// Nothing new.
+    Same,
+    /// The log goes on, or begins later; what was seen and is still there is as it was.
+    Moved,
+    /// The writer cut the log, and perhaps it goes on again.
+    Cut {
+        /// Below it everything is as it was seen.
+        to: Offset,
+    },
+}
+
+/// A log that is looked at: a prefix of it that was whole at one moment, until the next [`ReadOnlyLog::refresh`].
+///
+/// Whoever follows a log refreshes and reads by turns, at a pace of their own: a refresh that finds nothing costs a listing of the log's
+/// directory and three small files. No thread and no clock is in here. Memory: the offsets of its segments, and 8 bytes of index for
+/// each `index_interval_bytes` of the last one. Descriptors: one, and those of older segments that are read, at most `sealed_files_max` of
+/// the store.
+#[derive(Debug)]
+pub struct ReadOnlyLog {
+    store: ReadOnlyStore,
+    name: TopicPartition,
+    sight: Sight,
+    generation: u64,
+}
+
+impl ReadOnlyLog {
+    pub(super) fn open(store: ReadOnlyStore, name: &TopicPartition) -> Result<Self, ReadOnlyError> {
+        let sight = store.look(name)?;
+        Ok(Self { store, name: name.clone(), sight, generation: 0 })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &TopicPartition {
+        &self.name
+    }
+
+    /// The first offset that can be read.
+    pub fn start(&self) -> Offset {
+        self.sight.start
+    }
+
+    /// Behind the last record that was seen.
+    pub fn end(&self) -> Offset {
+        self.sight.end
+    }
+
+    /// Which leader epoch begins where, as it was seen.
+    pub fn epochs(&self) -> &EpochHistory {
+        &self.sight.epochs
+    }
+
+    /// Counts how often the log was cut between two looks.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// Offsets that are in the log and cannot be read, as far as anybody has looked.
+    pub fn damaged(&self) -> &[DamagedRange] {
+        &self.sight.damaged
+    }
+
+    /// Looks again. After an error what was seen before is still there to be read.
+    pub fn refresh(&mut self) -> Result<Refreshed, ReadOnlyError> {
+        for _ in 0..TRIES_MAX {
+            match self.store.look_on(&self.name, &self.sight)? {
+                Since::Nothing => return Ok(Refreshed::Same),
+                Since::More(sight) => {
+                    self.sight = sight;
+                    return Ok(Refreshed::Moved);
+                }
+                Since::Unknown => return self.look_anew(),
+                Since::Changed => std::thread::yield_now(),
+            }
+        }
+        Err(ReadOnlyError::Unsettled { name: self.name.clone() })
+    }
+
+    fn look_anew(&mut self) -> Result<Refreshed, ReadOnlyError> {
+        let sight = self.store.look(&self.name)?;
+        let before = std::mem::replace(&mut self.sight, sight);
+        let to = before.common_end(&self.sight);
+        // The last batch may have been exchanged for another one under the same epoch.
+        let is_there = to >= before.end && self.is_there(&before, Still::ButTheOldest);
+        if is_there || before.segments.is_empty() {
+            let is_same = before.start == self.sight.start && before.end == self.sight.end;
+            return Ok(if is_same { Refreshed::Same } else { Refreshed::Moved });
+        }
+        self.generation += 1;
+        Ok(Refreshed::Cut { to })
+    }
+
+    /// Whole batches from `from` on, the first of which may begin below it: as many as fit into `bytes_max`, one at least. `None` at the end
+    /// of what was seen. Reads from the page cache or the device, and blocks.
+    pub fn read(&self, from: Offset, bytes_max: usize) -> Result<Option<Records>, ReadOnlyReadError> {
+        let Sight { start, end, .. } = self.sight;
+        if from < start || from > end {
+            return Err(ReadError::OutOfRange { from, start, end }.into());
+        }
+        if from == end {
+            return Ok(None);
+        }
+        match self.read_seen(from, bytes_max) {
+            Ok(records) if records.as_ref().is_none_or(|records| self.bears_its_epochs(records)) => {
+                Ok(records)
+            }
+            Ok(_) if self.is_there(&self.sight, Still::Whole) => Ok(self.examine_and_read(from, bytes_max)?),
+            Err(error) if self.is_there(&self.sight, Still::Whole) => Err(error.into()),
+            Ok(_) | Err(_) => Err(ReadOnlyReadError::Changed),
+        }
+    }
+
+    fn read_seen(&self, from: Offset, bytes_max: usize) -> Result<Option<Records>, ReadError> {
+        // The log's number within a store, by which a job would be asked for: the device is read here at once.
+        let log = LogId(0);
+        let asked = ColdRead { log, from, ceiling: self.sight.end, bytes_max, at_least_one: true };
+        let segments = self.sight.segments.get(self.sight.floor(from)..).unwrap_or_default();
+        let examine = |segment: &Arc<Segment>| self.examine(segment);
+        let cleanup = self.store.config.log.cleanup;
+        let read = read_segments(
+            segments,
+            &asked,
+            self.sight.end,
+            &|| cleanup,
+            Source::Device { examine: &examine },
+        )?;
+        Ok(match read {
+            Read::Records(records) => Some(records),
+            Read::Empty | Read::Cold(_) => None,
+        })
+    }
+
+    /// The epoch in a header lies outside of its CRC: one that is wrong in a log that nobody has changed is damage.
+    fn examine_and_read(&self, from: Offset, bytes_max: usize) -> Result<Option<Records>, ReadError> {
+        if let Some(segment) = self.sight.segments.get(self.sight.floor(from)) {
+            self.examine(segment)?;
+        }
+        self.read_seen(from, bytes_max)
+    }
+
+    fn examine(&self, segment: &Arc<Segment>) -> Result<(), ReadError> {
+        let later = self.sight.segments.iter().find(|later| later.base() > segment.base());
+        let next = later.map_or(self.sight.end, |later| later.base());
+        let config = &self.store.config;
+        let known = |offset| self.sight.epochs.epoch_at(offset);
+        let gap = GapBehind::of(config.log.cleanup);
+        let size = segment.size();
+        let found = look_for_damage(segment, (size, next), gap, &known, config.batch_bytes_max)
+            .map_err(|source| ReadError::Io { path: segment.path(FileKind::Log), source })?;
+        segment.set_examined(Some(size), found);
+        Ok(())
+    }
+
+    /// Whether each batch has the epoch that the log has there, so that it was there when the log was looked at.
+    fn bears_its_epochs(&self, records: &Records) -> bool {
+        records.parts.iter().all(|part| {
+            let mut rest: &[u8] = part;
+            while let Some(frame) = frame_at(rest) {
+                let known = self.sight.epochs.epoch_at(frame.base);
+                if known.is_some() && frame.epoch.is_some() && known != frame.epoch {
+                    return false;
+                }
+                rest = rest.get(frame.size..).unwrap_or_default();
+            }
+            true
+        })
+    }
+
+    fn is_there(&self, sight: &Sight, still: Still) -> bool {
+        let home = self.store.home(&self.name);
+        let look = || {
+            let bases = bases_in(&home)?;
+            let epochs = epochs_in(&home)?;
+            sight.is_there(&home, &bases, epochs.as_ref().unwrap_or(&sight.epochs), still)
+        };
+        look().unwrap_or(false)
+    }
+}
