@@ -22,6 +22,7 @@ mod rules;
 pub mod segment;
 pub mod state;
 pub mod store;
+mod sync;
 pub mod units;
 
 pub use rules::{Rule, Rules};

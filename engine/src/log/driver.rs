@@ -230,7 +230,9 @@ impl Driver {
 /// Decides whether to sync now; what it will cover.
 fn take_sync(log: &Inner, writer: &mut Writer, early: bool) -> Option<Offset> {
     let written = if early { log.marks.accepted.get() } else { log.marks.written.get() };
-    if !writer.sync.is_due(written) || writer.has_older_unsynced() {
+    // A cut has waited for what was under way. A sync that began meanwhile would count for the bytes that take the place of those which go.
+    let is_being_cut = writer.phase == Phase::Truncating;
+    if is_being_cut || !writer.sync.is_due(written) || writer.has_older_unsynced() {
         return None;
     }
     // One write may go first, so that those who came meanwhile share the sync; a second one would let the first waiter starve.

@@ -50,7 +50,7 @@ impl Inner {
             if self.marks.generation() == view.generation {
                 return read;
             }
-            std::thread::yield_now();
+            crate::sync::yield_now();
         }
     }
 

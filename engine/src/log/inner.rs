@@ -1,8 +1,8 @@
 //! The parts of a log and the ways to reach them.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
 use super::config::LogConfig;
@@ -15,6 +15,8 @@ use super::writer::{Phase, Writer};
 use super::{Closed, TicketError};
 use crate::rules::Rule;
 use crate::segment::Segment;
+use crate::sync::atomic::AtomicBool;
+use crate::sync::{Mutex, MutexGuard, RwLock};
 use crate::units::{Offset, TopicId, TopicPartition};
 
 /// The segments of a log at one moment; never changed, only replaced.

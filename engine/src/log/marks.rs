@@ -1,7 +1,8 @@
 //! The rungs of the ladder as atomics: raised under the writer's lock, read without any.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
+use crate::sync::atomic::{AtomicI64, AtomicU64};
 use crate::units::Offset;
 
 /// An offset that many read and few change.

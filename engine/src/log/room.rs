@@ -15,6 +15,7 @@ use super::{Closed, LogConfig};
 use crate::checkpoint::{is_full, is_out_of_descriptors};
 use crate::disk::{File, Open, Patience, Wait};
 use crate::segment::{FileKind, Home, IndexSettings, Segment, file_path};
+use crate::sync::yield_now;
 use crate::units::{Offset, Timestamp};
 
 const STEP_BYTES_MIN: u64 = 64 << 10;
@@ -217,8 +218,15 @@ impl Inner {
     }
 
     fn turn_driver(&self) {
-        let _by_jobs = lock(&self.shared.driver).turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
+        let mut driver = lock(&self.shared.driver);
+        let _by_jobs = driver.turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
+        let is_idle = driver.in_flight() == 0;
+        drop(driver);
         self.shared.progress.tell();
+        if is_idle {
+            // Another thread has what is waited for, and may be just about to put it on the driver's list.
+            yield_now();
+        }
     }
 
     fn refuse_room(&self, error: &io::Error) -> NoRoom {

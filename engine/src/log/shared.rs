@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::driver::Driver;
 use super::inner::Inner;
@@ -12,6 +12,8 @@ use crate::disk::{DirectoryLock, Disk};
 use crate::rules::Rules;
 use crate::segment::OpenFiles;
 use crate::state::ProducersConfig;
+use crate::sync::atomic::{AtomicBool, AtomicU64};
+use crate::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use crate::units::{Monotonic, Offset};
 
 /// The bounds that hold for every log of a directory.

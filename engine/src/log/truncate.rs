@@ -199,13 +199,18 @@ impl Inner {
     }
 
     /// Takes appends again, unless the cut has begun and not ended: then nobody knows where the next byte would go.
-    fn end_cut(&self, generation: u64, is_cut: bool) {
+    fn end_cut(self: &Arc<Self>, generation: u64, is_cut: bool) {
         let mut writer = self.writer();
         let is_half_done = !is_cut && generation != self.marks.generation();
         if writer.phase == Phase::Truncating {
             writer.phase = if is_half_done { Phase::Closed(Closed::CutFailed) } else { Phase::Open };
         }
+        let is_sync_wanted = writer.sync.is_wanted();
         drop(writer);
+        if is_sync_wanted {
+            // The driver has put it off.
+            self.make_ready();
+        }
         if is_half_done {
             lock(&self.shared.news).failed.push(self.id);
         }

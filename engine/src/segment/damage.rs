@@ -1,9 +1,11 @@
 //! What is known of the bytes of one segment: which of them are no batch, and up to where somebody has looked at every one.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
+use crate::sync::Mutex;
+use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::units::{Offset, OffsetRange};
 
 /// Offsets that are in the log and cannot be read.

@@ -3,9 +3,10 @@
 
 use std::io;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use super::Segment;
+use crate::sync::{Mutex, MutexGuard};
 
 /// How much is read and written again at once.
 const PIECE_BYTES: usize = 1 << 20;

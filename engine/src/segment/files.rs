@@ -2,9 +2,10 @@
 //! somebody reads.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use crate::disk::File;
+use crate::sync::Mutex;
 
 /// A file that may be closed and opened again.
 pub(super) type Slot = Arc<Mutex<Option<File>>>;

@@ -12,8 +12,8 @@ mod walk;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 pub use damage::DamagedRange;
 pub use name::{FileKind, file_path, parse_file_name};
@@ -29,6 +29,8 @@ use files::Slot;
 
 use crate::disk::{Disk, File, Open};
 use crate::index::{ActiveIndex, OffsetEntry, Span, TimeEntry};
+use crate::sync::atomic::AtomicU64;
+use crate::sync::{Mutex, MutexGuard};
 use crate::units::{Offset, Timestamp};
 
 /// How an index is made (`index.interval.bytes`, `segment.index.bytes`).

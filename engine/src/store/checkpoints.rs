@@ -1,14 +1,13 @@
 //! The small files that all logs of a directory share. What was written last is remembered, so that nothing is written twice and a
 //! truncation writes only when it goes below what the file says.
 
-use std::sync::MutexGuard;
-
 use super::Store;
 use crate::checkpoint::{
     LOG_STARTS, NotedDamage, OffsetCheckpoint, RECOVERY_POINTS, is_passing, write_offsets,
 };
 use crate::log::{FileError, Inner, lock};
 use crate::rules::Rule;
+use crate::sync::MutexGuard;
 use crate::units::Offset;
 
 /// What the files say; `None` if that is not known.

@@ -5,7 +5,7 @@
 //! ```
 
 use std::io;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use super::checkpoints::Checkpoints;
 use super::scan::{Place, scan_segment};
@@ -14,6 +14,7 @@ use crate::checkpoint::{DAMAGE_NOTE, NotedDamage, is_passing, write_damage};
 use crate::log::{Cleanup, ColdRead, FileError, Inner, LogId, ReadError, Source, lock};
 use crate::recovery::{Plan, SegmentScan, SuspectReason};
 use crate::segment::{AtDamage, DamagedRange, FileKind, IndexSettings, Segment, Walk, WalkError};
+use crate::sync::MutexGuard;
 use crate::units::{LeaderEpoch, Offset, OffsetRange};
 
 /// What lies between a segment's last batch and the next segment.

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use super::{Store, TurnReport};
 use crate::disk::{Patience, QueueCounters, Wait};
 use crate::log::{Inner, Log, LogId, Shared, Step, Ticket, TicketError, Waiter, lock};
+use crate::sync::yield_now;
 
 impl Store {
     /// One turn of the driver: submits what was accepted and wanted, reaps what is done, raises watermarks; again while there is news.
@@ -69,9 +70,18 @@ impl Store {
             });
             if let Some(Some(mut driver)) = driver {
                 let unsealed = driver.turn(shared, Wait::ForOne, patience);
+                let is_idle = driver.in_flight() == 0;
                 drop(driver);
                 shared.progress.tell();
                 seal(&unsealed);
+                if is_idle && patience == Patience::MayBlock && log.needs_seal_before_sync() {
+                    // A turn of somebody who must not block has taken the log off the list, and has left the seal to a job that
+                    // nobody need run.
+                    seal(std::slice::from_ref(&log));
+                } else if is_idle {
+                    // What is waited for is in another thread's hands.
+                    yield_now();
+                }
             }
         }
         Ok(())

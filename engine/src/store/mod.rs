@@ -51,7 +51,7 @@ mod windows_test;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 pub use crate::log::StoreFailure;
 pub use close::CloseError;
@@ -67,6 +67,7 @@ pub use report::{LogReport, Machine, OpenReport, OpeningPlan, Stop, TurnReport};
 
 use crate::disk::Disk;
 use crate::log::{Log, Shared, lock};
+use crate::sync::{Mutex, RwLock, RwLockReadGuard};
 use crate::units::{Monotonic, TopicPartition};
 use checkpoints::Checkpoints;
 
@@ -120,7 +121,7 @@ impl Store {
         self.names().values().cloned().collect()
     }
 
-    fn names(&self) -> std::sync::RwLockReadGuard<'_, BTreeMap<TopicPartition, Log>> {
+    fn names(&self) -> RwLockReadGuard<'_, BTreeMap<TopicPartition, Log>> {
         self.inner.names.read().unwrap_or_else(PoisonError::into_inner)
     }
 

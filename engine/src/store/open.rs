@@ -8,7 +8,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::Arc;
 
 use super::checkpoints::Checkpoints;
 use super::found::{Found, LockText};
@@ -23,6 +23,7 @@ use crate::checkpoint::{
 use crate::disk::{Disk, LockError, Open};
 use crate::log::{Limits, Shared, lock};
 use crate::state::ProducersConfig;
+use crate::sync::{Mutex, RwLock};
 use crate::units::Now;
 
 /// Why a data directory could not be opened.

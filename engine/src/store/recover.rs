@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
 use super::Store;
 use crate::log::{
@@ -11,6 +11,8 @@ use crate::log::{
 };
 use crate::segment::Segment;
 use crate::state::{EpochHistory, Producers};
+use crate::sync::atomic::AtomicBool;
+use crate::sync::{Mutex, RwLock};
 use crate::units::{Now, Offset, TopicId, TopicPartition};
 
 /// All that is known of a log when it begins to run.
@@ -71,7 +73,7 @@ impl Store {
             marks: Marks::opened(loaded.start, loaded.end, loaded.recovery_point),
             config: RwLock::new(Arc::new(loaded.config)),
             topic_id: Mutex::new(loaded.topic_id),
-            is_ready: std::sync::atomic::AtomicBool::new(false),
+            is_ready: AtomicBool::new(false),
             waiters: Mutex::default(),
         });
         logs.push(Some(Arc::clone(&inner)));
