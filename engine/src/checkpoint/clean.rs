@@ -2,7 +2,7 @@
 //!
 //! ```json
 //! {"version":0,"brokerEpoch":453,
-//!  "highwater":{"partitions":{"orders-0":{"end":120,"last_batch_crc":48879,"log_bytes":9000}},"extra":{}},"highwaterGuard":3735928559}
+//!  "highwater":{"partitions":{"orders-0":{"end":120,"last_batch_crc":48879,"log_bytes":9000,"index_crc":7}},"extra":{}},"highwaterGuard":3735928559}
 //! ```
 //! Kafka reads the first two fields and ignores the rest. The facts are believed only if the guard, the CRC-32 of the object without it
 //! (keys sorted, no blanks), is right: then they prove whether the logs are as that stop left them. A mark without them is Kafka's; it says
@@ -59,6 +59,9 @@ pub struct CleanPartition {
     pub last_batch_crc: Option<u32>,
     /// The size of its last segment's log file, in bytes.
     pub log_bytes: u64,
+    /// The CRC of its last segment's index files.
+    #[serde(default)]
+    pub index_crc: Option<u32>,
 }
 
 /// Reads the mark. It is guarded if it has facts.

@@ -11,7 +11,9 @@
 //!
 //! What a lookup gives is a place to start looking from, nothing more. Whoever uses it reads batches from there on and compares
 //! offsets: an answer that turns out to lie behind what was looked for, or not to be the beginning of a batch, means that the index is
-//! wrong, and the search goes on from the segment's beginning. So a wrong index costs time and never gives a wrong record.
+//! wrong, and the search goes on from the segment's beginning. So a wrong index costs time and never gives a wrong record. A time that is
+//! not found, and the age of a segment, show nothing by themselves: before a time index from a file is asked, its last entry is compared with
+//! the log, and a search by time begins one entry early.
 //!
 //! An index refuses to know what is in the batches.
 

@@ -315,7 +315,10 @@ fn note_batch(writer: &mut Writer, header: &BatchHeader, bytes: &[u8], now: Now)
     }
     let active = &mut writer.active;
     active.segment.note(&Frame::of(header), active.size);
-    active.first.get_or_insert(FirstBatch { max_timestamp: header.max_timestamp });
+    if active.first.is_none() {
+        active.first = Some(FirstBatch { max_timestamp: header.max_timestamp });
+        active.created = now.wall;
+    }
     active.size += header.size_bytes as u64;
 }
 

@@ -55,3 +55,5 @@ pub(crate) use shared::{Limits, Shared, lock};
 pub(crate) use tail::Tail;
 pub(crate) use truncate::{CutError, walk_failed};
 pub(crate) use writer::{Active, Names, Phase, SyncState, SyncedBy, Unsealed, Writer};
+#[cfg(test)]
+pub(crate) use writer::{Demand, Need};

@@ -25,3 +25,27 @@ pub(crate) fn transaction_marker(header: &BatchHeader, bytes: &[u8]) -> Option<T
         kind,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{BatchBuilder, Compression, TransactionEnd, transaction_marker as marker_batch};
+    use crate::units::{ProducerEpoch, ProducerId, Timestamp};
+
+    #[test]
+    fn a_control_batch_without_records_says_nothing() {
+        let (producer, epoch) = (ProducerId::new(7).unwrap(), ProducerEpoch::new(3).unwrap());
+        let time = Timestamp::from_millis(1);
+        let bytes = marker_batch(TransactionEnd::Commit, producer, epoch, 9, time).unwrap();
+        let said = transaction_marker(BatchView::parse(&bytes).unwrap().header(), &bytes).unwrap();
+        assert_eq!((said.kind, said.coordinator_epoch), (MarkerKind::Commit, 9));
+        // As compaction leaves it.
+        let emptied = BatchBuilder::new(Compression::None)
+            .producer_without_sequence(producer, epoch)
+            .transactional()
+            .control()
+            .finish()
+            .unwrap();
+        assert_eq!(transaction_marker(BatchView::parse(&emptied).unwrap().header(), &emptied), None);
+    }
+}

@@ -81,7 +81,7 @@ pub(crate) struct Active {
     pub(crate) reserve_step: u64,
     /// Its first batch; `None` if it is empty.
     pub(crate) first: Option<FirstBatch>,
-    /// When it began, for batches without timestamps.
+    /// When its first batch came, for batches without timestamps.
     pub(crate) created: Timestamp,
     /// How long it may grow, its jitter taken off.
     pub(crate) age_max: Duration,

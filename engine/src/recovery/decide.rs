@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::epochs::believed;
-use super::facts::{Facts, Machine, RecoveryPoint, Refusal, SegmentFiles, Sorted, Stop};
+use super::facts::{Facts, Machine, RecoveryPoint, Refusal, SegmentFiles, Sorted, StartGuard, Stop};
 use super::orders::{ScanDepth, plan_scan};
 use super::plan::{Plan, Step, SuspectReason};
 use super::scan::{BadBytes, BadKind, SegmentScan};
@@ -13,6 +13,17 @@ use crate::units::{Offset, OffsetRange};
 
 /// Plans the recovery of one log. The same facts always give the same plan.
 pub(crate) fn plan_recovery(facts: &Facts) -> Result<Plan, Refusal> {
+    if let (Some(start), StartGuard::Unguarded) = (facts.log_start, facts.start_guard) {
+        let mut plan = plan_by(&Facts { log_start: None, ..facts.clone() })?;
+        if plan.end < start {
+            plan.suspect.push(SuspectReason::StartAboveEnd { start, end: plan.end });
+            return Ok(plan);
+        }
+    }
+    plan_by(facts)
+}
+
+fn plan_by(facts: &Facts) -> Result<Plan, Refusal> {
     let sorted = Sorted::of(&facts.files);
     let orders = plan_scan(&facts.files, facts.recovery_point, facts.stop, true)?;
     if let Some(order) = orders.iter().find(|order| !facts.scans.contains_key(&order.base)) {

@@ -16,6 +16,8 @@ pub(crate) struct Facts {
     pub recovery_point: RecoveryPoint,
     /// What the checkpoint of log starts says; `None` without an entry or where it cannot be believed.
     pub log_start: Option<Offset>,
+    /// Who wrote that checkpoint.
+    pub(crate) start_guard: StartGuard,
     /// How the last user stopped.
     pub stop: Stop,
     /// Whether what was written and not synced has survived since.
@@ -44,6 +46,15 @@ pub(crate) enum RecoveryPoint {
     NoEntry,
     /// The checkpoint is missing or damaged.
     Unknown,
+}
+
+/// Whether the checkpoint of log starts guards itself, so that no damage to it looks like another start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub(crate) enum StartGuard {
+    /// It is ours.
+    Guarded,
+    /// It is a Kafka's.
+    Unguarded,
 }
 
 /// How the last user of the directory stopped.
@@ -97,6 +108,12 @@ pub enum Refusal {
     UnfinishedCompaction {
         /// The file's name.
         file: String,
+    },
+    /// A directory, a link or a device has the name of a segment's file.
+    #[error("{name} is not a file")]
+    NotAFile {
+        /// Its name.
+        name: String,
     },
     /// A segment that had to be read was not.
     #[error("the segment {base} was not scanned")]

@@ -36,7 +36,7 @@ mod scan;
 
 pub(crate) use decide::plan_recovery;
 pub use facts::Refusal;
-pub(crate) use facts::{EpochFacts, EpochWitness, Facts, FileFact, Machine, RecoveryPoint, Stop};
+pub(crate) use facts::{EpochFacts, EpochWitness, Facts, FileFact, Machine, RecoveryPoint, StartGuard, Stop};
 pub(crate) use orders::{ScanDepth, ScanOrder, plan_scan};
 pub use plan::{Plan, Step, SuspectReason};
 pub use scan::BadKind;

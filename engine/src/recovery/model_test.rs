@@ -130,6 +130,7 @@ impl Directory {
             files: self.files(),
             recovery_point: self.recovery_point,
             log_start: self.log_start,
+            start_guard: StartGuard::Guarded,
             stop: self.stop,
             machine: self.machine,
             epochs: EpochFacts { file: self.epochs.clone(), witnesses: witnesses.collect() },

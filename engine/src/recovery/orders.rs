@@ -27,7 +27,8 @@ pub(crate) enum ScanDepth {
 /// Says which segments to read, ascending.
 ///
 /// After an unclean stop everything from the recovery point on, whole segments; after a clean one the tail of the last. The
-/// last is read in any case. Older segments are read only where the epoch checkpoint (`epochs_known`) leaves no other way.
+/// last is read in any case. Older segments, and what lies before the tail, are read only where the epoch checkpoint (`epochs_known`)
+/// leaves no other way.
 pub(crate) fn plan_scan(
     files: &[FileFact],
     recovery_point: RecoveryPoint,
@@ -46,6 +47,8 @@ pub(crate) fn plan_scan(
     };
     let depth = |at: usize| match stop {
         _ if at + 1 < bases.len() && at < first_unsynced => ScanDepth::Epochs,
+        // Where an epoch begins in front of the tail only the headers know.
+        Stop::Clean { .. } if at + 1 == bases.len() && !epochs_known => ScanDepth::Whole,
         Stop::Clean { facts: Some(_) } if at + 1 == bases.len() => ScanDepth::Tail,
         // Our own mark says that everything was synced, whatever the checkpoint says.
         Stop::Clean { facts: Some(_) } => ScanDepth::Epochs,

@@ -120,6 +120,13 @@ pub enum SuspectReason {
         /// The recovery point.
         recovery_point: Offset,
     },
+    /// A checkpoint that guards nothing puts the start above the end. It is not believed, because all of the log would go.
+    StartAboveEnd {
+        /// The start that it names.
+        start: Offset,
+        /// The log's end.
+        end: Offset,
+    },
     /// The mark of the clean stop does not fit the log.
     MarkContradicted {
         /// What it said.
@@ -206,6 +213,9 @@ impl fmt::Display for SuspectReason {
             Self::RecoveryPointUnknown => write!(f, "the recovery points are lost"),
             Self::EndBelowRecoveryPoint { end, recovery_point } => {
                 write!(f, "the log ends at {end}, before its recovery point {recovery_point}")
+            }
+            Self::StartAboveEnd { start, end } => {
+                write!(f, "the log ends at {end}, before its start {start}, which is not believed")
             }
             Self::MarkContradicted { mark, end } => {
                 write!(

@@ -156,7 +156,9 @@ fn an_end_below_the_recovery_point_is_told_and_lowers_it() {
 }
 
 fn mark(end: i64, crc: Option<u32>, log_bytes: u64) -> Stop {
-    Stop::Clean { facts: Some(CleanPartition { end: at(end), last_batch_crc: crc, log_bytes }) }
+    Stop::Clean {
+        facts: Some(CleanPartition { end: at(end), last_batch_crc: crc, log_bytes, index_crc: None }),
+    }
 }
 
 #[test]
@@ -204,7 +206,7 @@ fn only_segments_from_the_recovery_point_on_are_read() {
     assert_eq!(orders(known(12), Stop::Clean { facts: None }, true), [(8, Tail)]);
     assert_eq!(orders(known(5), Stop::Clean { facts: None }, true), [(4, Whole), (8, Tail)]);
     assert_eq!(orders(known(0), mark(12, None, 0), true), [(8, Tail)]);
-    assert_eq!(orders(known(0), mark(12, None, 0), false), [(0, Epochs), (4, Epochs), (8, Tail)]);
+    assert_eq!(orders(known(0), mark(12, None, 0), false), [(0, Epochs), (4, Epochs), (8, Whole)]);
 }
 
 #[test]

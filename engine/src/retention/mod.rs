@@ -193,4 +193,14 @@ mod tests {
         let interrupted = plan_retention(&all[1..], (at(30), at(30)), at(30), NONE, now);
         assert_eq!(interrupted.remove.len(), 2, "below the start already");
     }
+
+    #[test]
+    fn sizes_beyond_four_gib_add_up() {
+        let mut large = segments(&[0; 5]);
+        for segment in &mut large {
+            segment.bytes = 3 << 30;
+        }
+        let rules = RetentionRules { bytes_min: Some(8 << 30), age_ms: None };
+        assert_eq!(plan(&large, 0, 50, rules), (20, 2, false));
+    }
 }

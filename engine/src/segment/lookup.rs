@@ -18,6 +18,8 @@ pub(crate) enum SegmentIndex {
         offsets: SealedOffsetIndex,
         /// The time index.
         times: SealedTimeIndex,
+        /// Whether the log bears the time index out; see [`SegmentIndex::check_times`].
+        times_are_right: bool,
     },
     /// Files that nobody has needed yet.
     Unopened,
@@ -31,6 +33,25 @@ impl SegmentIndex {
                 Some(sealed) => sealed,
                 None => Self::Active(rebuilt(segment)?),
             };
+        }
+        Ok(())
+    }
+
+    /// To be called before times are asked for: makes the indexes again where the log does not bear the time index out. An offset that
+    /// is found shows whether it is right; a time that is not found, and an age by which retention deletes, do not.
+    pub(super) fn check_times(&mut self, segment: &Segment) -> io::Result<()> {
+        let Self::Sealed { offsets, times, times_are_right } = self else { return Ok(()) };
+        if !*times_are_right {
+            *times_are_right = match times.latest() {
+                Some(latest) => {
+                    let floor = offsets.span(latest.last_offset).floor;
+                    segment.bears_out(latest, floor.map_or(0, |entry| entry.position))?
+                }
+                None => true,
+            };
+            if !*times_are_right {
+                *self = Self::Active(rebuilt(segment)?);
+            }
         }
         Ok(())
     }
@@ -80,7 +101,7 @@ fn mapped(segment: &Segment) -> Option<SegmentIndex> {
     if times.is_empty() && segment.size() > 0 {
         return None;
     }
-    Some(SegmentIndex::Sealed { offsets, times })
+    Some(SegmentIndex::Sealed { offsets, times, times_are_right: false })
 }
 
 fn rebuilt(segment: &Segment) -> io::Result<ActiveIndex> {
@@ -96,4 +117,51 @@ fn rebuilt(segment: &Segment) -> io::Result<ActiveIndex> {
             Err(WalkError::Io(error)) => return Err(error),
         }
     }
+}
+
+impl Segment {
+    /// Whether a time index that ends with `latest` can be that of this segment: the batch that the entry names has its timestamp, and none
+    /// behind it has a later one. Where bytes that are no batch leave it open, it can. `floor` is a position at or before the batch, if the
+    /// offset index is right.
+    pub(crate) fn bears_out(&self, latest: TimeEntry, floor: u64) -> io::Result<bool> {
+        let mut found = self.compare_latest(latest, floor)?;
+        if found == Comparison::Open && floor > 0 {
+            found = self.compare_latest(latest, 0)?;
+        }
+        Ok(found != Comparison::Wrong)
+    }
+
+    fn compare_latest(&self, latest: TimeEntry, from: u64) -> io::Result<Comparison> {
+        let mut walk = Walk::new(self, from, AtDamage::PassOver)?;
+        let mut is_named = false;
+        loop {
+            match walk.next() {
+                Ok(Some((_, frame))) if frame.last < latest.last_offset => {}
+                Ok(Some((_, frame))) if is_named => {
+                    if frame.max_timestamp > Some(latest.timestamp) {
+                        return Ok(Comparison::Wrong);
+                    }
+                }
+                Ok(Some((_, frame))) => {
+                    is_named =
+                        frame.base <= latest.last_offset && frame.max_timestamp == Some(latest.timestamp);
+                    if !is_named {
+                        return Ok(Comparison::Wrong);
+                    }
+                }
+                Ok(None) => return Ok(if is_named { Comparison::Right } else { Comparison::Wrong }),
+                Err(WalkError::Damaged(_)) => return Ok(Comparison::Open),
+                Err(WalkError::Io(error)) => return Err(error),
+            }
+        }
+    }
+}
+
+/// What the log says to the last entry of a time index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comparison {
+    Right,
+    Wrong,
+    /// Not all of the log could be read.
+    Open,
 }

@@ -214,14 +214,20 @@ impl Segment {
     pub(crate) fn latest_timestamp(&self) -> io::Result<Option<TimeEntry>> {
         let mut index = self.index();
         index.open(self)?;
+        index.check_times(self)?;
         Ok(index.latest())
     }
 
-    /// The offset from which to look for the first record that is not older than `timestamp`.
+    /// The offset from which to look for the first record that is not older than `timestamp`. It is that of the entry before the one that
+    /// would do, so that no single wrong entry leads past the record.
     pub(crate) fn time_floor(&self, timestamp: Timestamp) -> io::Result<Offset> {
         let mut index = self.index();
         index.open(self)?;
-        Ok(index.time_floor(timestamp).map_or(self.base, |entry| entry.last_offset))
+        index.check_times(self)?;
+        let before = |entry: TimeEntry| {
+            index.time_floor(Timestamp::from_millis(entry.timestamp.millis().checked_sub(1)?))
+        };
+        Ok(index.time_floor(timestamp).and_then(before).map_or(self.base, |entry| entry.last_offset))
     }
 
     /// The first batch whose last offset is not below `offset`, and its position; `None` if all lie below. Passes over what is known to be
@@ -323,18 +329,20 @@ impl Segment {
         Ok(())
     }
 
-    /// Writes the index files of a segment that goes on growing, for the next process.
-    pub(crate) fn write_active_indexes(&self) -> io::Result<()> {
+    /// Writes the index files of a segment that goes on growing, for the next process. Gives the CRC of their bytes; `None` if the segment
+    /// grows no more.
+    pub(crate) fn write_active_indexes(&self) -> io::Result<Option<u32>> {
         let (offsets, times) = match &*self.index() {
             SegmentIndex::Active(active) => {
                 let mut closed = active.clone();
                 closed.seal();
                 (closed.offset_bytes().to_vec(), closed.time_bytes().to_vec())
             }
-            SegmentIndex::Unopened | SegmentIndex::Sealed { .. } => return Ok(()),
+            SegmentIndex::Unopened | SegmentIndex::Sealed { .. } => return Ok(None),
         };
         self.write_index(FileKind::OffsetIndex, &offsets)?;
-        self.write_index(FileKind::TimeIndex, &times)
+        self.write_index(FileKind::TimeIndex, &times)?;
+        Ok(Some(index_crc(&offsets, &times)))
     }
 
     /// The index of a segment that grows, to go on with; `None` if it is in files.
@@ -408,7 +416,17 @@ impl Segment {
             .and_then(|files| {
                 ActiveIndex::reopen(self.base, interval_bytes, bytes_max, files, self.size()).ok()
             })
-            .map_or_else(|| self.home.settings.empty(self.base), |(index, _)| index)
+            .map(|(index, _)| index)
+            .filter(|index| self.bears_out_index(index).unwrap_or(false))
+            .unwrap_or_else(|| self.home.settings.empty(self.base))
+    }
+
+    /// Whether the log bears out what an index from files says of times.
+    pub(crate) fn bears_out_index(&self, index: &ActiveIndex) -> io::Result<bool> {
+        match index.latest() {
+            Some(latest) => self.bears_out(latest, index.floor(latest.last_offset)),
+            None => Ok(false),
+        }
     }
 
     /// Removes all its files. A crash leaves the log, or nothing.
@@ -422,4 +440,12 @@ impl Segment {
         }
         Ok(())
     }
+}
+
+/// The CRC-32 of both index files of a segment.
+pub(crate) fn index_crc(offsets: &[u8], times: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(offsets);
+    hasher.update(times);
+    hasher.finalize()
 }

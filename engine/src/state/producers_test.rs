@@ -187,6 +187,16 @@ fn an_older_coordinator_is_fenced_by_a_leader() {
 }
 
 #[test]
+fn a_replica_believes_a_marker_of_an_older_coordinator() {
+    let mut log = Log::new();
+    log.producers.note_marker(&marker(1, 0, 5), at(0), time(0), second(0));
+    log.replicate(&transactional(1, 0, 0, 2), 2);
+    let closed = log.producers.note_marker(&marker(1, 0, 4), at(2), time(2), second(0));
+    assert!(closed.is_some(), "the transaction is over");
+    assert_eq!(log.producers.check_marker(&marker(1, 0, 4)), Ok(()), "and that coordinator is the known one");
+}
+
+#[test]
 fn a_batch_outside_the_open_transaction_is_refused() {
     let mut log = Log::new();
     assert_eq!(log.produce(&transactional(1, 0, 0, 2), 2), Verdict::Append);

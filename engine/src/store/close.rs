@@ -100,13 +100,14 @@ impl Store {
         let end = log.marks.written.get();
         let segment = Arc::clone(&log.writer().active.segment);
         let path = segment.path(FileKind::Log);
-        let finish = || -> io::Result<()> {
+        let finish = || -> io::Result<Option<u32>> {
             let file = segment.file()?;
             file.set_size(segment.size())?;
-            segment.write_active_indexes()?;
-            file.sync()
+            let index_crc = segment.write_active_indexes()?;
+            file.sync()?;
+            Ok(index_crc)
         };
-        finish().map_err(|error| log.failed("close a log", path, error))?;
+        let index_crc = finish().map_err(|error| log.failed("close a log", path, error))?;
         let snapshot = log.writer().producers.encode_snapshot();
         // Kafka never has one at offset 0, where there is nothing to say.
         if end > crate::units::Offset::ZERO {
@@ -115,7 +116,7 @@ impl Store {
         log.marks.durable.raise(end);
         log.write_epochs(Certainty::Durable)?;
         log.sync_directory()?;
-        Ok(CleanPartition { end, last_batch_crc: last_crc(log)?, log_bytes: segment.size() })
+        Ok(CleanPartition { end, last_batch_crc: last_crc(log)?, log_bytes: segment.size(), index_crc })
     }
 }
 

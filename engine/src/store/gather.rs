@@ -1,6 +1,8 @@
 //! Reads what recovery decides by: a log's files, as far as they have to be read, and what the data directory says of the log. Changes
 //! nothing, so that it serves whoever opens a log and whoever only looks.
 
+mod epochs;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -11,10 +13,12 @@ use crate::checkpoint::{CleanFacts, LEADER_EPOCH_CHECKPOINT, OffsetCheckpoint, R
 use crate::disk::{EntryKind, File, Open};
 use crate::index::ActiveIndex;
 use crate::recovery::{
-    self, EpochFacts, EpochWitness, Facts, FileFact, Plan, RecoveryPoint, Refusal, ScanDepth, ScanOrder,
+    self, EpochFacts, Facts, FileFact, Plan, RecoveryPoint, Refusal, ScanDepth, ScanOrder, StartGuard,
     plan_recovery, plan_scan,
 };
-use crate::segment::{FileKind, FirstBatch, Home, IndexSettings, Segment, file_path, parse_file_name};
+use crate::segment::{
+    FileKind, FirstBatch, Home, IndexSettings, Segment, file_path, index_crc, parse_file_name,
+};
 use crate::units::{Offset, TopicPartition};
 
 /// A log's directory, and what the data directory says of it.
@@ -50,6 +54,20 @@ impl Trust<'_> {
             Reading::Known { value, .. } => value.get(name).copied(),
             Reading::Missing | Reading::Damaged { .. } => None,
         }
+    }
+
+    fn start_guard(&self) -> StartGuard {
+        match self.starts {
+            Reading::Known { guarded: true, .. } => StartGuard::Guarded,
+            Reading::Known { guarded: false, .. } | Reading::Missing | Reading::Damaged { .. } => {
+                StartGuard::Unguarded
+            }
+        }
+    }
+
+    /// The CRC of the last segment's index files, as the mark has it.
+    fn index_crc(&self, name: &TopicPartition) -> Option<u32> {
+        self.facts?.partition(name)?.index_crc
     }
 
     fn stop(&self, name: &TopicPartition) -> recovery::Stop {
@@ -100,6 +118,8 @@ impl Gathering<'_> {
             if entry.kind == EntryKind::File {
                 let bytes = disk.open(&self.source.directory.join(&entry.name), Open::Read)?.size()?;
                 files.push(FileFact { name: entry.name, bytes });
+            } else if parse_file_name(&entry.name).is_some() {
+                return Ok(Err(Refusal::NotAFile { name: entry.name }));
             }
         }
         let (recovery_point, stop) = (trust.recovery_point(name), trust.stop(name));
@@ -113,6 +133,7 @@ impl Gathering<'_> {
             files,
             recovery_point,
             log_start: trust.log_start(name),
+            start_guard: trust.start_guard(),
             stop,
             machine: match trust.machine {
                 Machine::Same => recovery::Machine::Same,
@@ -126,6 +147,15 @@ impl Gathering<'_> {
             self.scan(order, &mut facts, &mut scanned)?;
         }
         facts.epochs.witnesses = self.witnesses(&facts);
+        if self.checkpoint_is_contradicted(&facts) {
+            let orders = plan_scan(&facts.files, recovery_point, stop, false).unwrap_or_default();
+            for order in orders {
+                if facts.scans.get(&order.base).is_none_or(|scan| scan.from > 0) {
+                    self.scan(order, &mut facts, &mut scanned)?;
+                }
+            }
+            facts.epochs.witnesses = self.witnesses(&facts);
+        }
         Ok(Ok(Gathered { facts, scanned }))
     }
 
@@ -165,44 +195,19 @@ impl Gathering<'_> {
     fn tail(&self, file: &File, whole: Place) -> Option<(Place, ActiveIndex)> {
         let files =
             (self.bytes(whole.base, FileKind::OffsetIndex)?, self.bytes(whole.base, FileKind::TimeIndex)?);
+        let is_marked = self.source.trust.index_crc(&self.source.name) == Some(index_crc(&files.0, &files.1));
         let IndexSettings { interval_bytes, bytes_max } = self.home.settings;
         let reopened = ActiveIndex::reopen(whole.base, interval_bytes, bytes_max, files, whole.log_bytes);
-        let (index, from) = reopened.ok()?;
-        if from == 0 {
-            return Some((whole, index));
+        let (index, from) = reopened.ok().filter(|(_, from)| *from > 0)?;
+        let whole_segment = Segment::sealed(self.home.clone(), whole.base, whole.log_bytes);
+        if !is_marked && !whole_segment.bears_out_index(&index).ok()? {
+            return None;
         }
         let mut header = [0; 64];
         let count = file.read_at(&mut header, from).ok()?;
         let frame = crate::segment::frame_at(header.get(..count)?)?;
         let named = index.last_entry().is_some_and(|entry| entry.last_offset == frame.last);
         named.then_some((Place { from, expected: frame.base, ..whole }, index))
-    }
-
-    /// What the log says where the epoch checkpoint lets an epoch begin, in segments that were not read.
-    fn witnesses(&self, facts: &Facts) -> Vec<EpochWitness> {
-        let Some(history) = &facts.epochs.file else { return Vec::new() };
-        let mut bases: Vec<(Offset, u64)> = facts
-            .files
-            .iter()
-            .filter_map(|file| Some((parse_file_name(&file.name)?, file.bytes)))
-            .filter_map(|((base, kind), bytes)| (kind == FileKind::Log).then_some((base, bytes)))
-            .collect();
-        bases.sort_unstable();
-        let mut witnesses = Vec::new();
-        for entry in history.starts() {
-            let from = bases.partition_point(|(base, _)| *base <= entry.start).saturating_sub(1);
-            for (base, bytes) in bases.iter().skip(from) {
-                if facts.scans.get(base).is_some_and(|scan| scan.from == 0) {
-                    break;
-                }
-                let segment = Segment::sealed(self.home.clone(), *base, *bytes);
-                if let Ok(Some((_, frame))) = segment.find(entry.start) {
-                    witnesses.push(EpochWitness { start: entry.start, base: frame.base, epoch: frame.epoch });
-                    break;
-                }
-            }
-        }
-        witnesses
     }
 
     fn bytes(&self, base: Offset, kind: FileKind) -> Option<Vec<u8>> {

@@ -8,6 +8,8 @@ mod close;
 mod config;
 #[cfg(test)]
 mod crash_test;
+#[cfg(test)]
+mod cuts_test;
 mod damage;
 #[cfg(test)]
 mod damage_test;
@@ -16,6 +18,8 @@ mod drive;
 mod failed_sync_test;
 mod found;
 mod gather;
+#[cfg(test)]
+mod index_damage_test;
 mod job;
 mod job_files;
 mod job_run;
@@ -37,7 +41,17 @@ mod repair;
 #[cfg(test)]
 mod repair_test;
 mod report;
+#[cfg(test)]
+mod retention_test;
+#[cfg(test)]
+mod rolls_test;
 mod scan;
+#[cfg(test)]
+mod segments_test;
+#[cfg(test)]
+mod small_files_test;
+#[cfg(test)]
+mod snapshots_test;
 #[cfg(test)]
 mod store_test;
 #[cfg(test)]

@@ -1,10 +1,16 @@
 //! Reads from files: every batch, every bound, batches of every size.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::test_support::*;
 use super::*;
-use crate::log::{Log, LogConfig, Permit};
+use crate::disk::simulated::Completing;
+use crate::disk::{Disk, Patience, SimulatedDisk, Wait};
+use crate::log::{Log, LogConfig, Permit, Read};
+use crate::units::Offset;
 
 /// First and last offset of each batch, and its bytes.
 type Batches = Vec<(i64, i64, Bytes)>;
@@ -60,4 +66,79 @@ fn every_offset_and_bound_gives_the_batches_that_fit() {
             }
         }
     }
+}
+
+#[test]
+fn bounds_of_no_byte_and_of_one_give_a_whole_batch_or_nothing() {
+    for place in places() {
+        let (store, _) = open(&place.disk, &place.directory);
+        let log = store.create_log(&name("t-0"), None, settings(), now(0)).unwrap();
+        append(&log, 2);
+        append(&log, 2);
+        turn(&store);
+        store.close(serde_json::Map::new(), None).unwrap();
+        let (store, _) = open(&place.disk, &place.directory);
+        let log = store.log(&name("t-0")).unwrap();
+        for bytes_max in [0, 1, 60] {
+            let least = read(&store, &log, 0, bytes_max).unwrap();
+            assert_eq!((least.first, least.end), (at(0), at(2)), "{bytes_max} bytes");
+            let mut given = log.read(at(0), Offset::MAX, bytes_max, false).unwrap();
+            if let Read::Cold(asked) = given {
+                let JobDone::Read { result, .. } = Job::ColdRead(asked).run(&store) else { panic!() };
+                given = result.unwrap();
+            }
+            assert!(matches!(given, Read::Empty), "{bytes_max} bytes: {given:?}");
+        }
+    }
+}
+
+/// Wherever a segment ends, and wherever a read begins.
+#[test]
+fn no_ceiling_is_ever_passed() {
+    let place = places().remove(0);
+    let (store, _) = open(&place.disk, &place.directory);
+    let log = store.create_log(&name("t-0"), None, small_segments(400), now(0)).unwrap();
+    for _ in 0..20 {
+        append(&log, 2);
+    }
+    turn(&store);
+    assert!(log.segment_count() > 3);
+    let check = |store: &Store, log: &Log| {
+        for (from, ceiling) in (0..=40).flat_map(|from| (0..=40).map(move |ceiling| (from, ceiling))) {
+            let mut given = log.read(at(from), at(ceiling), 1 << 20, true).unwrap();
+            if let Read::Cold(asked) = given {
+                let JobDone::Read { result, .. } = Job::ColdRead(asked).run(store) else { panic!() };
+                given = result.unwrap();
+            }
+            match given {
+                Read::Records(records) => assert!(records.end <= at(ceiling) && records.first <= at(from)),
+                Read::Empty => assert!(ceiling / 2 <= from / 2, "{from}..{ceiling}"),
+                Read::Cold(asked) => panic!("{asked:?}"),
+            }
+        }
+    };
+    check(&store, &log);
+    store.close(serde_json::Map::new(), None).unwrap();
+    let (store, _) = open(&place.disk, &place.directory);
+    check(&store, &store.log(&name("t-0")).unwrap());
+}
+
+#[test]
+fn appends_and_reads_go_on_beside_a_sync() {
+    let simulated = SimulatedDisk::new(12);
+    let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+    let (store, _) = open(&disk, Path::new("/data"));
+    let log = store.create_log(&name("t-0"), None, settings(), now(0)).unwrap();
+    append(&log, 2);
+    turn(&store);
+    simulated.set_completing(Completing::WhenTold);
+    store.want_durable(&log);
+    store.turn(Wait::Not, Patience::MustNotBlock);
+    assert_eq!(simulated.uncompleted(), 1, "the sync is under way");
+    assert_eq!(append(&log, 2).offsets.start(), at(2));
+    assert_eq!(read(&store, &log, 0, 1).unwrap().end, at(2));
+    store.turn(Wait::Not, Patience::MustNotBlock);
+    assert_eq!(simulated.uncompleted(), 2, "and a write beside it");
+    turn(&store);
+    assert_eq!((log.written(), log.durable()), (at(4), at(2)));
 }
