@@ -73,3 +73,23 @@ impl Watermark {
         self.heard = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{FakeLog, at};
+    use super::*;
+
+    #[test]
+    fn a_high_watermark_below_the_start_is_the_start_and_one_above_the_end_the_end() {
+        let mut log = FakeLog::new(20, &[(0, 0)]);
+        log.start = at(8);
+        for (known, high) in
+            [(None, 8), (Some(3), 8), (Some(8), 8), (Some(12), 12), (Some(20), 20), (Some(90), 20)]
+        {
+            let mut watermark = Watermark::new(known.map(at));
+            watermark.keep_inside(&log.facts());
+            assert_eq!(watermark.high(), at(high), "{known:?}");
+            assert_eq!(watermark.known_committed(), known.map(at), "what is known stays known");
+        }
+    }
+}
