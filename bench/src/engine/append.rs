@@ -52,7 +52,7 @@ pub(super) fn large(ground: &Ground, rows: &mut Rows) -> Result<()> {
     Ok(())
 }
 
-fn write_all(file: &mut std::fs::File, batches: &[Bytes], sync: bool) -> Result<()> {
+pub(super) fn write_all(file: &mut std::fs::File, batches: &[Bytes], sync: bool) -> Result<()> {
     let failed = || BenchError::io("the limit's file");
     batches.iter().try_for_each(|batch| file.write_all(batch)).map_err(failed())?;
     if sync { file.sync_data().map_err(failed()) } else { Ok(()) }

@@ -12,6 +12,7 @@ use highwater_engine::store::Store;
 use rustix::fs::FallocateFlags;
 
 use super::ground::{self, Ground, MIB, rate, timed};
+use super::group::Group;
 use super::rows::{Asked, Rows};
 use crate::clock;
 use crate::error::{BenchError, Result};
@@ -92,13 +93,20 @@ pub(super) fn many_writers(ground: &Ground, rows: &mut Rows) -> Result<()> {
         let room = ground.room()?;
         let store = ground.store(room.path())?;
         let logs = vec![ground.log(&store, 0)?];
-        with_threads(ground, &store, &logs, &batch)
+        with_threads(appends(ground, &store, &logs, &batch))
     };
     let limit = || {
         let room = ground.room()?;
         grouped(&room.file()?, &batch.repeat(MANY), MANY)
     };
-    rows.measure(ground.rounds, asked, ours, limit)
+    let floor_is =
+        "64 threads that share syncs of the same bytes, each woken for itself, and do nothing else";
+    let floor = || {
+        let room = ground.room()?;
+        let group = Group::new(room.file()?);
+        with_threads((0..MANY).map(|_| || group.append(&batch)).collect::<Vec<_>>())
+    };
+    rows.measure_above(ground.rounds, asked, floor_is, ours, limit, floor)
 }
 
 /// 64 logs with a thread each, beside one thread that makes one log after another durable.
@@ -114,7 +122,7 @@ pub(super) fn many_logs(ground: &Ground, rows: &mut Rows) -> Result<()> {
     let store = ground.store(room.path())?;
     let numbers = 0..i32::try_from(MANY).unwrap_or(i32::MAX);
     let logs = numbers.map(|number| ground.log(&store, number)).collect::<Result<Vec<_>>>()?;
-    let ours = || with_threads(ground, &store, &logs, &batch);
+    let ours = || with_threads(appends(ground, &store, &logs, &batch));
     let one_after_another = || {
         let begun = clock::now();
         let mut count = 0;
@@ -130,22 +138,30 @@ pub(super) fn many_logs(ground: &Ground, rows: &mut Rows) -> Result<()> {
     rows.measure(ground.rounds, asked, ours, one_after_another)
 }
 
-/// 64 threads, over these logs in turn.
-fn with_threads(ground: &Ground, store: &Store, logs: &[Log], batch: &Bytes) -> Result<f64> {
-    let start = Barrier::new(MANY + 1);
+/// What each of 64 threads does, over these logs in turn.
+fn appends<'a>(
+    ground: &'a Ground,
+    store: &'a Store,
+    logs: &'a [Log],
+    batch: &'a Bytes,
+) -> Vec<impl FnMut() -> Result<()> + Send> {
+    logs.iter().cycle().take(MANY).map(move |log| move || append_durable(ground, store, log, batch)).collect()
+}
+
+/// Threads that each do the same again and again, for a while; how often a second.
+fn with_threads<F: FnMut() -> Result<()> + Send>(each: Vec<F>) -> Result<f64> {
+    let start = Barrier::new(each.len() + 1);
     let start = &start;
     thread::scope(|scope| {
-        let threads: Vec<_> = logs
-            .iter()
-            .cycle()
-            .take(MANY)
-            .map(|log| {
+        let threads: Vec<_> = each
+            .into_iter()
+            .map(|mut append| {
                 scope.spawn(move || {
                     start.wait();
                     let end = clock::now() + SLICE;
                     let mut count = 0;
                     while clock::now() < end {
-                        append_durable(ground, store, log, batch)?;
+                        append()?;
                         count += 1;
                     }
                     Ok(count)

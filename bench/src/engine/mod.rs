@@ -7,9 +7,11 @@
 //! checks nothing that the row does not name.
 
 mod append;
+mod device;
 mod durable;
 mod fan;
 mod ground;
+mod group;
 mod open;
 mod read;
 mod rows;
@@ -29,7 +31,7 @@ use crate::report;
 /// What can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Appends into the page cache, of 64 KiB and of 100 B
+    /// Appends into the page cache, of 64 KiB and of 100 B, and what the device writes for them
     Append,
     /// Appends that survive power loss: one writer, many, many logs
     Durable,
@@ -86,6 +88,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if asked(Part::Append) {
         append::large(&ground, &mut rows)?;
         append::small(&ground, &mut rows)?;
+        device::written(&ground, &mut rows)?;
     }
     if asked(Part::Durable) {
         durable::one_writer(&ground, &mut rows)?;

@@ -1,14 +1,43 @@
 //! The rows of the table: ours, the limit, their ratio, what is asked.
 
+use std::fmt::Write as _;
+
 use serde::Serialize;
 
-use crate::error::Result;
+use crate::error::{BenchError, Result};
 use crate::goal::Goal;
 use crate::report::{Table, figure, median};
 
-/// Every row that was measured.
+/// Every row that was measured, or should have been.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Rows(Vec<Row>);
+pub(super) struct Rows(Vec<Line>);
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Line {
+    Measured(Row),
+    Failed(Failed),
+}
+
+/// What cannot be measured here.
+#[derive(Debug, Serialize)]
+struct Failed {
+    name: &'static str,
+    unit: &'static str,
+    error: String,
+    goal: Goal,
+    met: bool,
+}
+
+/// Another figure of the same run, which says what the limit leaves out.
+#[derive(Debug, Serialize)]
+struct Floor {
+    figure: f64,
+    is: &'static str,
+    /// Ours to it.
+    ratio: f64,
+    rounds: Vec<f64>,
+}
 
 #[derive(Debug, Serialize)]
 struct Row {
@@ -22,6 +51,9 @@ struct Row {
     ratio: f64,
     goal: Goal,
     met: bool,
+    /// What cannot be avoided by whoever does it this way; the limit does it another way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    floor: Option<Floor>,
     /// Each round's.
     ours_rounds: Vec<f64>,
     limit_rounds: Vec<f64>,
@@ -59,6 +91,36 @@ impl Rows {
         Ok(())
     }
 
+    /// As [`Rows::measure`], with another figure that is measured between the two.
+    pub(super) fn measure_above(
+        &mut self,
+        rounds: u32,
+        asked: Asked,
+        floor_is: &'static str,
+        ours: impl FnMut() -> Result<f64>,
+        mut limit: impl FnMut() -> Result<f64>,
+        mut floor: impl FnMut() -> Result<f64>,
+    ) -> Result<()> {
+        let mut rounds_of_floor = Vec::new();
+        let limit = || {
+            rounds_of_floor.push(floor()?);
+            limit()
+        };
+        self.measure(rounds, asked, ours, limit)?;
+        if let (Some(Line::Measured(row)), Some(figure)) = (self.0.last_mut(), median(&rounds_of_floor)) {
+            row.floor =
+                Some(Floor { figure, is: floor_is, ratio: row.ours / figure, rounds: rounds_of_floor });
+        }
+        Ok(())
+    }
+
+    /// A row that cannot be measured here, and why. It does not count as met.
+    pub(super) fn cannot(&mut self, asked: Asked, error: &BenchError) {
+        let Asked { name, unit, goal, .. } = asked;
+        eprintln!("{name}: {error}");
+        self.0.push(Line::Failed(Failed { name, unit, error: error.to_string(), goal, met: false }));
+    }
+
     /// A row that was measured.
     pub(super) fn add(&mut self, asked: Asked, ours_rounds: Vec<f64>, limit_rounds: Vec<f64>) {
         let (Some(ours), Some(limit)) = (median(&ours_rounds), median(&limit_rounds)) else { return };
@@ -66,24 +128,51 @@ impl Rows {
         let Asked { name, unit, limit_is, goal } = asked;
         eprintln!("{name}, {unit}: {} beside {} ({limit_is})", figure(ours), figure(limit));
         let met = goal.is_met(ours, ratio);
-        self.0.push(Row { name, unit, ours, limit, limit_is, ratio, goal, met, ours_rounds, limit_rounds });
+        let row = Row {
+            name,
+            unit,
+            ours,
+            limit,
+            limit_is,
+            ratio,
+            goal,
+            met,
+            floor: None,
+            ours_rounds,
+            limit_rounds,
+        };
+        self.0.push(Line::Measured(row));
     }
 
     pub(super) fn text(&self) -> String {
         let mut table = Table::new(&["", "unit", "ours", "limit", "ratio", "goal", "met", "the limit is"]);
-        for row in &self.0 {
-            table.row(vec![
-                row.name.to_owned(),
-                row.unit.to_owned(),
-                figure(row.ours),
-                figure(row.limit),
-                format!("{:.3}", row.ratio),
-                row.goal.text(),
-                if row.met { "yes" } else { "NO" }.to_owned(),
-                row.limit_is.to_owned(),
-            ]);
+        for line in &self.0 {
+            table.row(match line {
+                Line::Measured(row) => vec![
+                    row.name.to_owned(),
+                    row.unit.to_owned(),
+                    figure(row.ours),
+                    figure(row.limit),
+                    format!("{:.3}", row.ratio),
+                    row.goal.text(),
+                    if row.met { "yes" } else { "NO" }.to_owned(),
+                    row.limit_is.to_owned(),
+                ],
+                Line::Failed(Failed { name, unit, error, goal, .. }) => {
+                    let none = String::new;
+                    let (name, unit) = ((*name).to_owned(), (*unit).to_owned());
+                    vec![name, unit, none(), none(), none(), goal.text(), "NO".to_owned(), error.clone()]
+                }
+            });
         }
-        table.text()
+        let mut text = table.text();
+        for line in &self.0 {
+            if let Line::Measured(Row { name, floor: Some(floor), .. }) = line {
+                let Floor { figure: at, is, ratio, .. } = floor;
+                let _infallible = writeln!(text, "{name}: {ratio:.3} of {} ({is})", figure(*at));
+            }
+        }
+        text
     }
 }
 
@@ -103,8 +192,23 @@ mod tests {
         };
         rows.measure(3, asked, || take('o', 90.0), || take('l', 100.0)).unwrap();
         assert_eq!(*order.borrow(), "ollool");
-        assert!(rows.0[0].met);
         rows.add(Asked { goal: Goal::Below(5.0), ..asked }, vec![1.0, 5.0, 9.0], vec![1.0]);
-        assert!(!rows.0[1].met, "{}", rows.text());
+        rows.cannot(asked, &BenchError::Engine("no counters".to_owned()));
+        let met = |line: &Line| match line {
+            Line::Measured(row) => row.met,
+            Line::Failed(failed) => failed.met,
+        };
+        assert_eq!(rows.0.iter().map(met).collect::<Vec<_>>(), [true, false, false], "{}", rows.text());
+        assert!(rows.text().contains("no counters"));
+    }
+
+    #[test]
+    fn a_floor_stands_beside_the_limit() {
+        let mut rows = Rows::default();
+        let asked = Asked { name: "scan", unit: "MB/s", limit_is: "mmap", goal: Goal::RatioAtLeast(0.8) };
+        rows.measure_above(3, asked, "pread", || Ok(60.0), || Ok(100.0), || Ok(75.0)).unwrap();
+        let Line::Measured(row) = &rows.0[0] else { panic!("it was measured") };
+        assert!(!row.met, "the limit is what is asked for");
+        assert!(rows.text().contains("0.800 of"), "{}", rows.text());
     }
 }
