@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use super::header::{AT_CRC, HEADER_BYTES, end_of, put};
-use super::varint::{put_varint, varint_bytes};
+use super::varint::{INT_BYTES_MAX, LONG_BYTES_MAX, Spelling, varint_bytes};
 use super::view::crc_of;
 use super::{Attributes, BatchHeader, CodecError, Compression, TimestampType, codec};
 use crate::units::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
@@ -75,6 +75,9 @@ pub enum BuildError {
 }
 
 const CAPACITY_BYTES: usize = 64 << 10;
+/// The header of a batch, and of a record its length, attributes, both deltas, and the lengths of key and value.
+const FRONT_BYTES_MAX: usize =
+    HEADER_BYTES + INT_BYTES_MAX + 1 + LONG_BYTES_MAX + INT_BYTES_MAX + 2 * INT_BYTES_MAX;
 
 impl BatchBuilder {
     /// A builder of batches at offset 0, without producer and leader epoch.
@@ -166,6 +169,7 @@ impl BatchBuilder {
     }
 
     /// Adds a record at a distance from the base offset, greater than the last one's: batches have gaps after compaction.
+    #[inline]
     pub fn push_at(
         &mut self,
         delta: i32,
@@ -189,20 +193,29 @@ impl BatchBuilder {
         if i32::try_from(size).is_err() {
             return Err(BuildError::TooLarge { bytes: size });
         }
-        if self.buffer.is_empty() {
-            self.buffer.extend_from_slice(&[0; HEADER_BYTES]);
-        }
+        // Everything in front of the key, and where there is no key in front of the value, is appended at once.
+        let mut front =
+            Spelling::<FRONT_BYTES_MAX>::zeros(if self.buffer.is_empty() { HEADER_BYTES } else { 0 });
+        front.varint(length(body)?);
+        front.byte(0);
+        front.varint(timestamp_delta);
+        front.varint(i64::from(delta));
+        front.varint(field_length(key)?);
         let out = &mut self.buffer;
-        put_varint(out, length(body)?);
-        out.extend_from_slice(&[0]);
-        put_varint(out, timestamp_delta);
-        put_varint(out, i64::from(delta));
-        put_field(out, key);
-        put_field(out, value);
-        put_varint(out, length(headers.len())?);
+        if let Some(key) = key {
+            out.extend_from_slice(front.bytes());
+            out.extend_from_slice(key);
+            front = Spelling::zeros(0);
+        }
+        front.varint(field_length(value)?);
+        out.extend_from_slice(front.bytes());
+        out.extend_from_slice(value.unwrap_or_default());
+        let mut behind = Spelling::<INT_BYTES_MAX>::zeros(0);
+        behind.varint(length(headers.len())?);
+        out.extend_from_slice(behind.bytes());
         for (key, value) in headers {
-            put_field(out, Some(key.as_bytes()));
-            put_field(out, *value);
+            put_field(out, Some(key.as_bytes()))?;
+            put_field(out, *value)?;
         }
         self.max_timestamp = self.max_timestamp.max(timestamp);
         self.last_offset_delta = delta;
@@ -259,16 +272,19 @@ fn length(bytes: usize) -> Result<i64, BuildError> {
     i32::try_from(bytes).map(i64::from).map_err(|_| BuildError::TooLarge { bytes })
 }
 
+/// The length of a key or value as the format has it.
+fn field_length(field: Option<&[u8]>) -> Result<i64, BuildError> {
+    field.map_or(Ok(-1), |field| length(field.len()))
+}
+
 fn field_bytes(field: Option<&[u8]>) -> Result<usize, BuildError> {
     field.map_or(Ok(1), |field| Ok(varint_bytes(length(field.len())?) + field.len()))
 }
 
-fn put_field(out: &mut BytesMut, field: Option<&[u8]>) {
-    match field {
-        None => put_varint(out, -1),
-        Some(field) => {
-            put_varint(out, i64::try_from(field.len()).unwrap_or(i64::MAX));
-            out.extend_from_slice(field);
-        }
-    }
+fn put_field(out: &mut BytesMut, field: Option<&[u8]>) -> Result<(), BuildError> {
+    let mut spelled = Spelling::<INT_BYTES_MAX>::zeros(0);
+    spelled.varint(field_length(field)?);
+    out.extend_from_slice(spelled.bytes());
+    out.extend_from_slice(field.unwrap_or_default());
+    Ok(())
 }

@@ -200,6 +200,7 @@ pub enum HeaderDamage {
 
 impl BatchHeader {
     /// Reads the header at the beginning of `bytes`. The CRC is not looked at, and the batch need not be there in full.
+    #[inline]
     pub fn parse(bytes: &[u8]) -> Result<Self, HeaderDamage> {
         let Some(h) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Err(HeaderDamage::Short { have: bytes.len() });
@@ -243,6 +244,7 @@ impl BatchHeader {
     }
 
     /// The header's bytes, its CRC as it is in the field.
+    #[inline]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut h = [0; HEADER_BYTES];
         put(&mut h, 0, self.base_offset.value().to_be_bytes());
@@ -262,6 +264,7 @@ impl BatchHeader {
     }
 
     /// The offset of its last record, whether or not compaction has left that one.
+    #[inline]
     pub fn last_offset(&self) -> Offset {
         self.base_offset
             .checked_add(i64::from(self.last_offset_delta))
@@ -269,11 +272,13 @@ impl BatchHeader {
     }
 
     /// The first offset behind the batch.
+    #[inline]
     pub fn next_offset(&self) -> Offset {
         end_of(self.base_offset, self.last_offset_delta).expect("a header's offsets do not overflow")
     }
 
     /// All its offsets.
+    #[inline]
     pub fn offsets(&self) -> OffsetRange {
         OffsetRange::new(self.base_offset, self.next_offset()).expect("a header's offsets do not overflow")
     }
@@ -300,16 +305,19 @@ pub(super) const fn codec_bits(bits: i16) -> u8 {
 }
 
 /// The first offset behind a batch.
+#[inline]
 pub(super) fn end_of(base: Offset, last_offset_delta: i32) -> Option<Offset> {
     base.checked_add(i64::from(last_offset_delta))?.next()
 }
 
 /// The size of a batch in bytes, from its length field; `None` if the field is negative.
+#[inline]
 pub(super) fn size_of_length(length: i32) -> Option<usize> {
     usize::try_from(length).ok().map(|length| length + LENGTH_OVERHEAD_BYTES)
 }
 
 /// The length field of a batch of this size.
+#[inline]
 pub(super) fn length_of_size(size_bytes: usize) -> i32 {
     size_bytes
         .checked_sub(LENGTH_OVERHEAD_BYTES)
@@ -323,6 +331,7 @@ pub(super) const fn timestamp_from_field(millis: i64) -> Option<Timestamp> {
 }
 
 /// The `N` bytes at a constant place of a header.
+#[inline]
 pub(super) fn field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&header[at..at + N]);
@@ -330,6 +339,7 @@ pub(super) fn field<const N: usize>(header: &[u8; HEADER_BYTES], at: usize) -> [
 }
 
 /// Writes the `N` bytes at a constant place of a batch that has at least a header.
+#[inline]
 pub(super) fn put<const N: usize>(batch: &mut [u8], at: usize, bytes: [u8; N]) {
     batch[at..at + N].copy_from_slice(&bytes);
 }

@@ -106,16 +106,14 @@ fn a_count_of_two_thousand_million_costs_nothing() {
 
 /// One record whose value is zeros, `mib` of them, as it is before compression.
 fn zeros(mib: usize) -> Vec<u8> {
-    let mut record = bytes::BytesMut::new();
+    let varint = |number: usize| {
+        let mut spelling = super::varint::Spelling::<5>::zeros(0);
+        spelling.varint(i64::try_from(number).unwrap());
+        spelling.bytes().to_vec()
+    };
     let value = mib << 20;
-    let mut body = bytes::BytesMut::new();
-    body.extend_from_slice(&[0, 0, 0, 1]);
-    super::varint::put_varint(&mut body, i64::try_from(value).unwrap());
-    body.extend_from_slice(&vec![0; value]);
-    body.extend_from_slice(&[0]);
-    super::varint::put_varint(&mut record, i64::try_from(body.len()).unwrap());
-    record.extend_from_slice(&body);
-    record.to_vec()
+    let body = [&[0, 0, 0, 1][..], &varint(value), &vec![0; value], &[0]].concat();
+    [varint(body.len()), body].concat()
 }
 
 #[test]

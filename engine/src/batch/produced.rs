@@ -173,6 +173,7 @@ impl ProducedBatch {
     }
 
     /// As [`ProducedBatch::stamp`], in a copy behind what `out` holds. After an error `out` is as it was.
+    #[inline]
     pub(crate) fn stamp_into(
         &self,
         out: &mut BytesMut,
@@ -186,6 +187,7 @@ impl ProducedBatch {
         Ok(stamp.put(&mut out[at..]))
     }
 
+    #[inline]
     fn stamp_at(
         &self,
         base: Offset,
@@ -218,6 +220,7 @@ struct Stamp {
 
 impl Stamp {
     /// Writes what changes into the whole batch; gives its header.
+    #[inline]
     fn put(&mut self, batch: &mut [u8]) -> BatchHeader {
         let header = &mut self.header;
         put(batch, 0, header.base_offset.value().to_be_bytes());
@@ -233,6 +236,7 @@ impl Stamp {
 }
 
 /// The size of the one batch that the bytes hold.
+#[inline]
 fn only_batch(bytes: &[u8]) -> Result<usize, BatchRefusal> {
     let have = bytes.len();
     let Some(size) = whole_batch(bytes)? else {
@@ -246,6 +250,7 @@ fn only_batch(bytes: &[u8]) -> Result<usize, BatchRefusal> {
 }
 
 /// The size of the batch at the beginning, if it is there in full.
+#[inline]
 fn whole_batch(bytes: &[u8]) -> Result<Option<usize>, BatchRefusal> {
     let prefix = match prefix(bytes) {
         Ok(prefix) => prefix,
@@ -279,6 +284,7 @@ fn refusal_of(damage: &BatchDamage, have: usize) -> BatchRefusal {
     }
 }
 
+#[inline]
 fn check_header(header: &BatchHeader, limits: &BatchLimits) -> Result<(), BatchRefusal> {
     let BatchHeader { record_count, last_offset_delta, attributes, .. } = *header;
     if record_count == 0 || record_count - 1 != last_offset_delta {
@@ -299,6 +305,7 @@ fn check_header(header: &BatchHeader, limits: &BatchLimits) -> Result<(), BatchR
 }
 
 /// Looks at the records; gives the greatest of their timestamps.
+#[inline]
 fn check_records(
     view: &BatchView<'_>,
     limits: &BatchLimits,
@@ -323,6 +330,7 @@ fn check_records(
 }
 
 /// Every check of a leader's on single records, over bytes that are there or that come out of a codec.
+#[inline]
 fn walk<S: Source>(
     source: &mut S,
     header: &BatchHeader,

@@ -230,6 +230,7 @@ impl<'a> Iterator for Records<'a> {
 
 /// The offset of a record, if it lies within its batch. Kafka stores any delta (it compares only the last one with the count), but a
 /// record outside its batch could not be found again.
+#[inline]
 pub(super) fn offset_of(header: &BatchHeader, delta: i32) -> Option<Offset> {
     if delta < 0 || delta > header.last_offset_delta {
         return None;
@@ -238,6 +239,7 @@ pub(super) fn offset_of(header: &BatchHeader, delta: i32) -> Option<Offset> {
 }
 
 /// The timestamp of a record. Java's arithmetic wraps, and so does this.
+#[inline]
 pub(super) fn timestamp_of(header: &BatchHeader, delta: i64) -> Option<Timestamp> {
     match header.attributes.timestamp_type() {
         TimestampType::LogAppendTime => header.max_timestamp,

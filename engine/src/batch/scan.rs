@@ -127,6 +127,7 @@ pub(super) struct Prefix {
 }
 
 /// Reads the part of a header that all versions share.
+#[inline]
 pub(super) fn prefix(bytes: &[u8]) -> Result<Prefix, StopReason> {
     let Some(p) = bytes.first_chunk::<PREFIX_BYTES>() else {
         return Err(StopReason::TornHeader { have: bytes.len() });

@@ -120,27 +120,57 @@ impl<'a> Source for SliceSource<'a> {
 }
 
 /// How many bytes the number takes.
+#[inline]
 pub(super) const fn varint_bytes(value: i64) -> usize {
-    let bits = 64 - (zigzag(value) | 1).leading_zeros() as usize;
-    bits.div_ceil(7)
+    let raw = zigzag(value);
+    if raw < 0x80 {
+        return 1;
+    }
+    (64 - raw.leading_zeros() as usize).div_ceil(7)
 }
 
-/// Appends the number.
-#[inline]
-pub(super) fn put_varint(out: &mut bytes::BytesMut, value: i64) {
-    let mut raw = zigzag(value);
-    let mut spelled = [0u8; 10];
-    let mut count = 0;
-    loop {
-        let low = raw.to_le_bytes()[0] & 0x7f;
-        raw >>= 7;
-        spelled[count] = if raw == 0 { low } else { low | 0x80 };
-        count += 1;
-        if raw == 0 {
-            break;
-        }
+/// The most bytes that a number of 64 bits, or of 32, takes.
+pub(super) const LONG_BYTES_MAX: usize = 10;
+pub(super) const INT_BYTES_MAX: usize = 5;
+
+/// A few numbers and single bytes, spelled one behind the other in place: to append them to a buffer one at a time would cost more than to
+/// spell them. The caller has seen to it that there is room for them.
+#[derive(Debug)]
+pub(super) struct Spelling<const ROOM: usize> {
+    bytes: [u8; ROOM],
+    length: usize,
+}
+
+impl<const ROOM: usize> Spelling<ROOM> {
+    /// So many zeros.
+    #[inline]
+    pub(super) const fn zeros(length: usize) -> Self {
+        Self { bytes: [0; ROOM], length }
     }
-    out.extend_from_slice(&spelled[..count]);
+
+    /// Adds a byte.
+    #[inline]
+    pub(super) fn byte(&mut self, byte: u8) {
+        self.bytes[self.length] = byte;
+        self.length += 1;
+    }
+
+    /// Adds a number.
+    #[inline]
+    pub(super) fn varint(&mut self, value: i64) {
+        let mut raw = zigzag(value);
+        while raw >= 0x80 {
+            self.byte(raw.to_le_bytes()[0] | 0x80);
+            raw >>= 7;
+        }
+        self.byte(raw.to_le_bytes()[0]);
+    }
+
+    /// What was spelled.
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
 }
 
 #[cfg(test)]
@@ -152,12 +182,14 @@ mod tests {
         for value in
             [0, 1, -1, 63, 64, -64, -65, 300, i64::from(i32::MAX), i64::from(i32::MIN), i64::MAX, i64::MIN]
         {
-            let mut out = bytes::BytesMut::new();
-            put_varint(&mut out, value);
+            let mut spelling = Spelling::<LONG_BYTES_MAX>::zeros(0);
+            spelling.varint(value);
+            let out = spelling.bytes();
             assert_eq!(out.len(), varint_bytes(value), "{value}");
-            assert_eq!(SliceSource::new(&out).varlong(), Ok(value));
+            assert_eq!(SliceSource::new(out).varlong(), Ok(value));
             if let Ok(small) = i32::try_from(value) {
-                assert_eq!(SliceSource::new(&out).varint(), Ok(small));
+                assert!(out.len() <= INT_BYTES_MAX);
+                assert_eq!(SliceSource::new(out).varint(), Ok(small));
             }
         }
     }

@@ -41,6 +41,7 @@ impl<'a> BatchView<'a> {
     ///
     /// The CRC is judged before the fields that it covers, so that a damaged attribute is [`BatchDamage::Crc`] and
     /// [`BatchDamage::Header`] is left for what was written so.
+    #[inline]
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BatchDamage> {
         match BatchHeader::parse(bytes) {
             Ok(header) => {
@@ -73,6 +74,7 @@ impl<'a> BatchView<'a> {
     }
 
     /// What is behind the header: the records, or one compressed stream of them.
+    #[inline]
     pub fn records_bytes(&self) -> &'a [u8] {
         &self.bytes[HEADER_BYTES..]
     }
@@ -103,15 +105,18 @@ impl std::fmt::Debug for BatchView<'_> {
     }
 }
 
+#[inline]
 fn take(bytes: &[u8], needs: usize) -> Result<&[u8], BatchDamage> {
     bytes.get(..needs).ok_or(BatchDamage::Torn { needs, have: bytes.len() })
 }
 
 /// CRC-32C of what it covers in a whole batch.
+#[inline]
 pub(super) fn crc_of(batch: &[u8]) -> u32 {
     crc32c::crc32c(&batch[AT_ATTRIBUTES..])
 }
 
+#[inline]
 fn check_crc(batch: &[u8]) -> Result<(), BatchDamage> {
     let stored = batch.first_chunk::<HEADER_BYTES>().map_or(0, |h| u32::from_be_bytes(field(h, AT_CRC)));
     let computed = crc_of(batch);
