@@ -152,22 +152,74 @@ fn read_segment(
     }
     let Span { floor: entry, ceiling: next } =
         segment.span(from).map_err(|error| unreadable(segment, error))?;
-    let at = entry.map_or(0, |entry| entry.position);
-    // The batch begins where the next entry points at the latest; what is read behind that shows at least how large it is.
-    let lead = next.map_or(LEAD_BYTES_MAX as u64, |next| next.position.saturating_sub(at));
-    let lead = usize::try_from(lead).map_or(LEAD_BYTES_MAX, |lead| lead.min(LEAD_BYTES_MAX));
+    let mut begin = Begin::at_entry(segment, entry);
+    // The batch begins where the next entry points at the latest.
+    let latest = next.map_or(segment.size(), |next| next.position);
+    if latest.saturating_sub(begin.position) > LEAD_BYTES_MAX as u64 {
+        let Some(behind) = step_over(segment, begin, from, source)? else { return Ok(Found::NotInMemory) };
+        begin = behind;
+    }
+    let lead = if begin.expected == Some(from) {
+        0
+    } else {
+        let lead = next.map_or(LEAD_BYTES_MAX as u64, |next| next.position.saturating_sub(begin.position));
+        usize::try_from(lead).map_or(LEAD_BYTES_MAX, |lead| lead.min(LEAD_BYTES_MAX))
+    };
     let wanted = asked.bytes_max.max(HEADER_BYTES).saturating_add(lead);
-    let Some(buffer) = fill(segment, at, wanted, source)? else { return Ok(Found::NotInMemory) };
-    match first_wanted(segment, &buffer, from, entry) {
+    let Some(buffer) = fill(segment, begin.position, wanted, source)? else { return Ok(Found::NotInMemory) };
+    match first_wanted(segment, &buffer, from, begin) {
         First::Here(skip, frame) if buffer.has(skip, frame.size, asked.bytes_max) => {
             Ok(gather(segment, &buffer, skip, &frame, asked, ceiling))
         }
-        First::Here(skip, frame) => read_on(segment, at + skip as u64, &frame, asked, ceiling, source),
+        First::Here(skip, frame) => {
+            read_on(segment, begin.position + skip as u64, &frame, asked, ceiling, source)
+        }
         // The index was far off: find it, and read again from there.
         First::Elsewhere => read_found(segment, from, asked, ceiling, source),
         First::End => Ok(Found::Below),
         First::Suspect(position) => Ok(Found::Suspect(position)),
     }
+}
+
+/// Where to begin to look for a batch, and what is known of the one that lies there.
+#[derive(Clone, Copy)]
+struct Begin {
+    position: u64,
+    /// Its last offset, where an index entry has it.
+    last: Option<Offset>,
+    /// Where it begins, unless there is a gap.
+    expected: Option<Offset>,
+}
+
+impl Begin {
+    fn at_entry(segment: &Segment, entry: Option<OffsetEntry>) -> Self {
+        match entry {
+            Some(entry) => Self { position: entry.position, last: Some(entry.last_offset), expected: None },
+            None => Self { position: 0, last: None, expected: Some(segment.base()) },
+        }
+    }
+
+    /// Whether this is the batch that is meant to lie here.
+    fn has(&self, segment: &Segment, frame: &Frame) -> bool {
+        let fits = |expected| fits(segment, self.position, frame, expected);
+        self.last.is_none_or(|last| last == frame.last) && self.expected.is_none_or(fits)
+    }
+}
+
+/// An index entry has the last offset of its batch, so that the batch lies below what is wanted, as a rule. A large one is not read for
+/// nothing: its header says where the next begins. Anything odd is left to the one who reads. `None` if the header is not in memory.
+fn step_over(
+    segment: &Segment,
+    begin: Begin,
+    from: Offset,
+    source: Source<'_>,
+) -> Result<Option<Begin>, ReadError> {
+    let Some(header) = fill(segment, begin.position, HEADER_BYTES, source)? else { return Ok(None) };
+    let Some(frame) = frame_at(&header.bytes) else { return Ok(Some(begin)) };
+    let position = begin.position + frame.size as u64;
+    let is_below = frame.last < from && position <= segment.size() && begin.has(segment, &frame);
+    let behind = Begin { position, last: None, expected: Some(frame.end()) };
+    Ok(Some(if is_below { behind } else { begin }))
 }
 
 /// Walks to the batch, over what is known to be damaged, and reads from there.
@@ -230,15 +282,15 @@ enum First {
     Suspect(u64),
 }
 
-fn first_wanted(segment: &Segment, buffer: &Filled, from: Offset, entry: Option<OffsetEntry>) -> First {
+fn first_wanted(segment: &Segment, buffer: &Filled, from: Offset, begin: Begin) -> First {
     let mut at = 0;
-    let mut expected = entry.is_none().then(|| segment.base());
+    let mut expected = begin.expected;
     loop {
         let Some(rest) = buffer.bytes.get(at..).filter(|rest| !rest.is_empty()) else {
             return if buffer.reaches_end && at == buffer.len() { First::End } else { First::Elsewhere };
         };
         let Some(frame) = frame_at(rest) else { return First::Elsewhere };
-        if at == 0 && entry.is_some_and(|entry| entry.last_offset != frame.last) {
+        if at == 0 && begin.last.is_some_and(|last| last != frame.last) {
             return First::Elsewhere;
         }
         let position = buffer.position + at as u64;
