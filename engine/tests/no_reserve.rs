@@ -60,6 +60,10 @@ impl Disk for WithoutReserve {
     fn free_bytes(&self, directory: &Path) -> io::Result<u64> {
         self.0.free_bytes(directory)
     }
+    fn open_files_max(&self) -> Option<usize> {
+        self.0.open_files_max()
+    }
+
     fn queue(&self) -> io::Result<Box<dyn Queue>> {
         Ok(Box::new(QueueBehind(self.0.queue()?)))
     }

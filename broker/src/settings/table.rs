@@ -33,7 +33,7 @@ pub enum ValidateCompressed {
 /// How operations reach the disk (`disk.io`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskIo {
-    /// One operation inline, several through the ring, where there is one.
+    /// Writes that are not large, and what stands alone, inline; the rest through the ring, where there is one.
     Auto,
     /// Everything through `io_uring`.
     Uring,

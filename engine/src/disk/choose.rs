@@ -9,7 +9,8 @@ use super::{Disk, PosixDisk, SyncThread, sys};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IoMode {
-    /// One operation is done inline, several go through `io_uring`; POSIX where there is none.
+    /// Writes that are not large are done inline, and so is a sync that stands alone; syncs of several files, and several large writes, go
+    /// through `io_uring`. POSIX where there is none.
     #[default]
     Auto,
     /// Everything goes through `io_uring`; without one it is an error.

@@ -96,6 +96,9 @@ pub trait Disk: Send + Sync + Debug {
     /// Bytes that an unprivileged process can still allocate on the directory's file system.
     fn free_bytes(&self, directory: &Path) -> io::Result<u64>;
 
+    /// How many files the process may have open at once, sockets and all else included; `None` if nothing bounds them.
+    fn open_files_max(&self) -> Option<usize>;
+
     /// A new queue for writes, syncs and reads. Each driver has its own.
     fn queue(&self) -> io::Result<Box<dyn Queue>>;
 }

@@ -83,6 +83,10 @@ impl Disk for PosixDisk {
         files::free_bytes(directory)
     }
 
+    fn open_files_max(&self) -> Option<usize> {
+        sys::descriptor_limit().ok().and_then(|limit| usize::try_from(limit).ok())
+    }
+
     fn queue(&self) -> io::Result<Box<dyn Queue>> {
         Ok(Box::new(PosixQueue::new(self.sync_thread)?))
     }

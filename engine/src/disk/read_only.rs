@@ -35,6 +35,10 @@ impl Disk for ReadOnlyDisk {
         Ok(Arc::new(ReadOnlyFile { behind: self.behind.open(path, Open::Read)? }))
     }
 
+    fn open_files_max(&self) -> Option<usize> {
+        self.behind.open_files_max()
+    }
+
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
         self.behind.list(directory)
     }

@@ -222,6 +222,15 @@ pub(super) fn mount_id(file: &fs::File) -> io::Result<Option<u64>> {
     Ok(None)
 }
 
+/// How many descriptors this process may have open: the soft limit.
+pub(super) fn descriptor_limit() -> io::Result<u64> {
+    let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limits` is valid and is written by the call.
+    checked_int(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limits) })?;
+    #[cfg_attr(target_os = "linux", expect(clippy::useless_conversion, reason = "a signed type on FreeBSD"))]
+    u64::try_from(limits.rlim_cur).map_err(io::Error::other)
+}
+
 /// Sets how many descriptors this process may have open (the soft limit) to the most it may allow itself (the hard one).
 pub(super) fn raise_descriptor_limit() -> io::Result<u64> {
     let mut limits = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

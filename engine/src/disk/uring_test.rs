@@ -49,13 +49,15 @@ fn counters_after(mode: IoMode, submissions: Vec<Vec<Operation>>) -> QueueCounte
 }
 
 #[test]
-fn what_stands_alone_is_done_inline_and_what_fans_out_goes_through_the_ring() {
+fn writes_and_what_stands_alone_are_done_inline_and_what_fans_out_goes_through_the_ring() {
     let root = tempfile::tempdir().unwrap();
     let files = files(root.path(), 3);
     let submissions = || {
         vec![
             vec![write(1, &files[0], 0, vec![1])],
             files.iter().map(|file| write(2, file, 0, vec![2])).collect(),
+            files.iter().map(|file| write(2, file, 0, vec![2; 300 << 10])).collect(),
+            vec![write(2, &files[0], 0, vec![2; 300 << 10])],
             vec![sync(3, &files[0], Patience::MayBlock)],
             vec![sync(4, &files[0], Patience::MustNotBlock)],
             files.iter().map(|file| sync(5, file, Patience::MayBlock)).collect(),
@@ -64,7 +66,7 @@ fn what_stands_alone_is_done_inline_and_what_fans_out_goes_through_the_ring() {
         ]
     };
     let auto = QueueCounters {
-        writes_inline: 2,
+        writes_inline: 6,
         writes_ring: 3,
         syncs_inline: 1,
         syncs_ring: 5,
@@ -73,8 +75,21 @@ fn what_stands_alone_is_done_inline_and_what_fans_out_goes_through_the_ring() {
         reads_ring: 1,
     };
     assert_eq!(counters_after(IoMode::Auto, submissions()), auto);
-    let all = QueueCounters { writes_ring: 5, syncs_ring: 6, reads_ring: 1, ..QueueCounters::default() };
+    let all = QueueCounters { writes_ring: 9, syncs_ring: 6, reads_ring: 1, ..QueueCounters::default() };
     assert_eq!(counters_after(IoMode::Uring, submissions()), all);
+}
+
+#[test]
+fn a_sync_beside_others_that_are_under_way_shares_their_flush() {
+    let root = tempfile::tempdir().unwrap();
+    let files = files(root.path(), 3);
+    let mut queue = UringDisk::new(IoMode::Auto).unwrap().queue().unwrap();
+    queue.submit(files.iter().take(2).map(|file| sync(1, file, Patience::MayBlock)).collect());
+    queue.submit(vec![sync(2, &files[2], Patience::MayBlock)]);
+    assert_eq!((queue.counters().syncs_ring, queue.counters().syncs_inline), (3, 0));
+    finish(&mut *queue);
+    queue.submit(vec![sync(3, &files[2], Patience::MayBlock)]);
+    assert_eq!((queue.counters().syncs_ring, queue.counters().syncs_inline), (3, 1));
 }
 
 #[test]

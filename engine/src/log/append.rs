@@ -83,7 +83,7 @@ impl Inner {
                     let last =
                         first.checked_add(delta).ok_or(AppendError::OffsetsExhausted { end: first })?;
                     let demand = Demand { bytes, first, last, max_timestamp, now: now.wall };
-                    if writer.active.need(&demand, &config).is_none() {
+                    if writer.active.need(&demand, &config).is_none() && writer.active.segment.hold_file() {
                         let header = writer
                             .queue
                             .stamp(batch, first, permit.epoch(), append_time)
@@ -146,7 +146,7 @@ impl Inner {
                         max_timestamp: header.max_timestamp,
                         now: now.wall,
                     };
-                    if writer.active.need(&demand, &config).is_some() {
+                    if writer.active.need(&demand, &config).is_some() || !writer.active.segment.hold_file() {
                         break;
                     }
                     note_batch(&mut writer, header, batches.bytes().get(*at..).unwrap_or_default(), now);

@@ -142,7 +142,10 @@ impl Driver {
         if matches!(writer.phase, Phase::Closed(_)) || log.shared.has_failed() {
             return;
         }
-        let Ok(file) = writer.active.segment.file() else { return };
+        // Somebody else may have synced what is wanted.
+        writer.sync.covers(log.marks.durable.get());
+        // While something waits to be written or synced it stays open; a seal opens what recovery has found.
+        let Some(file) = writer.active.segment.open_file() else { return };
         let sync_first =
             if log.holds(Rule::SyncOnlyAfterItsWrites) { None } else { take_sync(log, &mut writer, true) };
         let write = writer.queue.take();
@@ -232,7 +235,7 @@ fn take_sync(log: &Inner, writer: &mut Writer, early: bool) -> Option<Offset> {
     let written = if early { log.marks.accepted.get() } else { log.marks.written.get() };
     // A cut has waited for what was under way. A sync that began meanwhile would count for the bytes that take the place of those which go.
     let is_being_cut = writer.phase == Phase::Truncating;
-    if is_being_cut || !writer.sync.is_due(written) || writer.has_older_unsynced() {
+    if is_being_cut || !writer.sync.is_due(written) || writer.needs_seal() {
         return None;
     }
     // One write may go first, so that those who came meanwhile share the sync; a second one would let the first waiter starve.
@@ -257,7 +260,8 @@ fn complete_sync(shared: &Shared, log: &Arc<Inner>, covers: Offset, failed: Opti
         let mut writer = log.writer();
         writer.sync.under_way = None;
         if is_synced {
-            log.marks.durable.raise(covers);
+            log.raise_durable(covers);
+            writer.note_synced(log.marks.accepted.get(), log.marks.durable.get());
         }
         writer.sync.is_wanted()
     };

@@ -31,6 +31,7 @@ impl Inner {
             }
             writer.epochs_unsynced = true;
         }
+        self.note_moved();
         self.write_epochs(Certainty::Written).map_err(|_| Closed::StoreFailed.into())
     }
 
@@ -43,6 +44,7 @@ impl Inner {
             }
             writer.epochs_unsynced = true;
         }
+        self.note_moved();
         self.write_epochs(Certainty::Written)
     }
 

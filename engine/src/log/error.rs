@@ -16,6 +16,10 @@ pub enum Closed {
     /// A truncation had begun and could not be ended. The log opens again as after a failed write.
     #[error("a truncation ended halfway")]
     CutFailed,
+    /// The file that grows was closed while nobody used it, and then it was gone or another one: somebody else has removed, replaced or cut it.
+    /// Nothing is lost that was not lost by that. The log opens again as after a failed write.
+    #[error("the log's file was exchanged by somebody else")]
+    FileExchanged,
     /// The whole directory was given up.
     #[error("the directory has failed")]
     StoreFailed,

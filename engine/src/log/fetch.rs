@@ -46,8 +46,10 @@ impl Inner {
         loop {
             let view = self.view();
             let read = self.read_view(&view, asked, source);
-            // What was read while the log was cut may be a mixture: it is dropped, and the read begins anew.
-            if self.marks.generation() == view.generation {
+            // What was read while the log was cut may be a mixture: it is dropped, and the read begins anew. So does one that met a file
+            // that was removed or replaced with its segment.
+            let is_current = read.is_ok() || Arc::ptr_eq(&view, &self.view());
+            if is_current && self.marks.generation() == view.generation {
                 return read;
             }
             crate::sync::yield_now();

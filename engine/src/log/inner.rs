@@ -143,13 +143,24 @@ impl Inner {
         self.closed().map_or(Ok(false), |why| Err(why.into()))
     }
 
+    /// Everything below `end` is durable, which the next checkpoint says too.
+    pub(crate) fn raise_durable(&self, end: Offset) {
+        self.marks.durable.raise(end);
+        self.note_moved();
+    }
+
+    /// What checkpoints say of this log has changed.
+    pub(crate) fn note_moved(&self) {
+        self.shared.has_moved.store(true, Ordering::Release);
+    }
+
     /// Asks for a sync of everything below `end`.
     pub(crate) fn want_durable(self: &Arc<Self>, end: Offset) {
         if self.marks.durable.get() < end {
             let mut writer = self.writer();
             writer.sync.want(end);
             // Recovery does not know whether what it found is on the medium. No roll has listed it, and nobody else will.
-            let found_alone = writer.unsealed.is_empty() && writer.has_older_unsynced();
+            let found_alone = writer.unsealed.is_empty() && writer.needs_seal();
             drop(writer);
             if found_alone {
                 lock(&self.shared.sealing).push(self.id);

@@ -17,6 +17,7 @@ mod epochs;
 mod error;
 mod facts;
 mod fetch;
+mod group;
 mod handle;
 mod inner;
 mod ladder;
@@ -54,6 +55,6 @@ pub(crate) use seal::FileError;
 pub(crate) use shared::{Limits, Shared, lock};
 pub(crate) use tail::Tail;
 pub(crate) use truncate::{CutError, walk_failed};
-pub(crate) use writer::{Active, Names, Phase, SyncState, SyncedBy, Unsealed, Writer};
+pub(crate) use writer::{Active, Names, Phase, SyncState, Unsealed, Writer};
 #[cfg(test)]
 pub(crate) use writer::{Demand, Need};

@@ -67,6 +67,7 @@ impl Inner {
         if epochs_changed {
             self.write_epochs(crate::checkpoint::Certainty::Written)?;
         }
+        self.note_moved();
         let mut retained = Retained::default();
         for segment in gone {
             retained.segments += 1;

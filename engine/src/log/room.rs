@@ -14,7 +14,7 @@ use super::writer::{Active, Demand, Need, Phase, SyncedBy, Unsealed};
 use super::{Closed, LogConfig};
 use crate::checkpoint::{is_full, is_out_of_descriptors};
 use crate::disk::{File, Open, Patience, Wait};
-use crate::segment::{FileKind, Home, IndexSettings, Segment, file_path};
+use crate::segment::{Exchanged, FileKind, Home, IndexSettings, Segment, file_path};
 use crate::sync::yield_now;
 use crate::units::{Offset, Timestamp};
 
@@ -73,12 +73,15 @@ impl Inner {
     }
 
     fn reserve_ahead(&self, demand: &Demand, config: &LogConfig) -> Result<(), NoRoom> {
-        let (segment, size, step) = {
+        let (segment, size, reserved, step) = {
             let writer = self.writer();
             let active = &writer.active;
-            (Arc::clone(&active.segment), active.size, active.reserve_step)
+            (Arc::clone(&active.segment), active.size, active.reserved, active.reserve_step)
         };
-        let file = segment.file().map_err(|error| self.refuse_room(&error))?;
+        let file = self.open_for_appends(&segment)?;
+        if size + demand.bytes as u64 <= reserved {
+            return Ok(());
+        }
         let least = size + demand.bytes as u64;
         let most = u64::from(config.segment_bytes_max).max(least);
         let (reserved, step) = self.reserve(&file, least, (size + step).clamp(least, most), step)?;
@@ -88,6 +91,22 @@ impl Inner {
             writer.active.reserve_step = step;
         }
         Ok(())
+    }
+
+    /// The file of the segment that grows, opened if it was closed. Then it has to be the same one.
+    fn open_for_appends(&self, segment: &Segment) -> Result<File, NoRoom> {
+        if let Some(file) = segment.open_file() {
+            return Ok(file);
+        }
+        self.shared.make_way();
+        segment.file().map_err(|error| {
+            if Exchanged::is_in(&error) || error.kind() == io::ErrorKind::NotFound {
+                self.close(Closed::FileExchanged);
+                lock(&self.shared.news).failed.push(self.id);
+                return NoRoom::Closed(Closed::FileExchanged);
+            }
+            self.refuse_room(&error)
+        })
     }
 
     /// Reserves up to `wished`, or at least up to `least`; gives what is reserved and the next step.
@@ -160,6 +179,7 @@ impl Inner {
         config: &LogConfig,
         now: Timestamp,
     ) -> Result<Active, NoRoom> {
+        self.shared.make_way();
         let made = new_active(&self.shared, &self.directory, base, config, now);
         let mut active = made.map_err(|error| self.refuse_room(&error))?;
         let file = active.segment.file().map_err(|error| self.refuse_room(&error))?;
@@ -268,7 +288,7 @@ pub(crate) fn new_active(
     file.set_size(0)?;
     let home = shared.home(directory.into(), config);
     let index = home.settings.empty(base);
-    let segment = Segment::active(home, base, file, 0, index);
+    let segment = Segment::active(home, base, &file, 0, index)?;
     Ok(Active {
         segment: Arc::new(segment),
         size: 0,

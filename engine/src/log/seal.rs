@@ -25,7 +25,7 @@ impl Inner {
     /// question is asked again.
     pub(crate) fn needs_seal_before_sync(&self) -> bool {
         let writer = self.writer();
-        writer.sync.is_wanted() && writer.has_older_unsynced() && writer.sync.under_way.is_none()
+        writer.sync.is_wanted() && writer.needs_seal() && writer.sync.under_way.is_none()
     }
 
     /// Seals what was rolled. Each step may be repeated: a crash leaves segments that recovery finds above the recovery point.
@@ -61,7 +61,7 @@ impl Inner {
                 if writer.unsealed.front().is_some_and(|first| Arc::ptr_eq(&first.segment, &unsealed.segment))
                 {
                     writer.unsealed.pop_front();
-                    unsealed.segment.let_go_of_file();
+                    unsealed.segment.set_sealed();
                     writer.names.made += 1;
                 }
                 continue;
@@ -75,8 +75,13 @@ impl Inner {
             writer.names.synced = names.made;
             if !writer.has_older_unsynced() {
                 let sealed_to = writer.active.segment.base();
-                self.marks.durable.raise(sealed_to.min(self.marks.written.get()));
+                self.raise_durable(sealed_to.min(self.marks.written.get()));
+                let is_behind = self.marks.durable.get() < self.marks.accepted.get();
                 drop(writer);
+                if is_behind {
+                    let open = active.held_file();
+                    open.map_err(|error| self.failed("open", active.path(FileKind::Log), error))?;
+                }
                 self.make_ready();
                 return Ok(());
             }

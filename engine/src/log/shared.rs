@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 use super::driver::Driver;
 use super::inner::Inner;
 use super::{LogId, StoreFailure};
-use crate::disk::{DirectoryLock, Disk};
+use crate::disk::{DirectoryLock, Disk, Queue};
 use crate::rules::Rules;
 use crate::segment::OpenFiles;
 use crate::state::ProducersConfig;
@@ -21,7 +21,8 @@ use crate::units::{Monotonic, Offset};
 pub(crate) struct Limits {
     pub(crate) pending_bytes_max: usize,
     pub(crate) tail_bytes_max: usize,
-    pub(crate) sealed_files_max: usize,
+    pub(crate) open_files_max: usize,
+    pub(crate) mapped_indexes_max: usize,
     pub(crate) producers: ProducersConfig,
     pub(crate) rules: Rules,
 }
@@ -45,9 +46,13 @@ pub(crate) struct Shared {
     /// Logs with bytes that are not durable, and since when; each at most once.
     pub(crate) dirty: Mutex<VecDeque<(Monotonic, LogId)>>,
     pub(crate) progress: Progress,
+    /// For syncs of several logs at once that the driver has no part in; made when it is first needed.
+    pub(crate) group_queue: Mutex<Option<Box<dyn Queue>>>,
     pub(crate) random: Mutex<fastrand::Rng>,
     /// `None` once the store is closed.
     pub(crate) directory_lock: Mutex<Option<Box<dyn DirectoryLock>>>,
+    /// Whether anything that checkpoints say has changed since they were last due.
+    pub(crate) has_moved: AtomicBool,
     waiters: AtomicU64,
     failed: AtomicBool,
     failure: OnceLock<StoreFailure>,
@@ -106,7 +111,7 @@ impl Shared {
         Ok(Arc::new(Self {
             disk,
             directory: directory.to_owned(),
-            files: Arc::new(OpenFiles::new(limits.sealed_files_max)),
+            files: Arc::new(OpenFiles::new(limits.open_files_max, limits.mapped_indexes_max)),
             limits,
             logs: RwLock::default(),
             driver: Mutex::new(driver),
@@ -116,8 +121,10 @@ impl Shared {
             suspect: Mutex::default(),
             dirty: Mutex::default(),
             progress: Progress::default(),
+            group_queue: Mutex::default(),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             directory_lock: Mutex::new(Some(directory_lock)),
+            has_moved: AtomicBool::new(false),
             waiters: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             failure: OnceLock::new(),

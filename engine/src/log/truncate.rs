@@ -75,9 +75,11 @@ impl Inner {
             return self.restart_held(to, lower);
         }
         let Cut { kept, size, end } = self.place_of_cut(&view.segments, to)?;
-        self.lower_durable(end, || lower(end, end))?;
         let (stay, go) = view.segments.split_at(kept + 1);
         let Some(last) = stay.last().map(Arc::clone) else { return Ok(log_end) };
+        // Opened before anything is changed, and kept open: from then on the segment's size is not that of its file, until that is cut.
+        last.held_file().map_err(|error| walk_failed(&last, error.into()))?;
+        self.lower_durable(end, || lower(end, end))?;
         let epochs_changed = self.publish_cut(stay.to_vec(), end);
         last.reactivate(end, size).map_err(|error| walk_failed(&last, error))?;
         if self.holds(Rule::ProducersFollowTruncation) {
@@ -97,6 +99,8 @@ impl Inner {
         writer.queue = WriteQueue::new(size);
         writer.unsealed.retain(|unsealed| unsealed.segment.base() < last.base());
         writer.names.made += 1;
+        // What is left of it was synced with the cut.
+        last.release_file();
         writer.active = Active {
             segment: last,
             size,
@@ -200,6 +204,7 @@ impl Inner {
 
     /// Takes appends again, unless the cut has begun and not ended: then nobody knows where the next byte would go.
     fn end_cut(self: &Arc<Self>, generation: u64, is_cut: bool) {
+        self.note_moved();
         let mut writer = self.writer();
         let is_half_done = !is_cut && generation != self.marks.generation();
         if writer.phase == Phase::Truncating {

@@ -39,6 +39,19 @@ impl Writer {
     pub(crate) fn has_older_unsynced(&self) -> bool {
         !self.unsealed.is_empty() || !self.names.are_synced() || self.active.segment.is_in_doubt()
     }
+
+    /// Whether a seal has to come before the active segment can be synced. It also opens the file of one that recovery found, if nothing
+    /// has been written to it since.
+    pub(crate) fn needs_seal(&self) -> bool {
+        self.has_older_unsynced() || !self.active.segment.is_file_held()
+    }
+
+    /// A sync of the active segment has ended well. If it covered everything, the file need not stay open.
+    pub(crate) fn note_synced(&self, accepted: Offset, durable: Offset) {
+        if self.queue.is_idle() && durable >= accepted {
+            self.active.segment.release_file();
+        }
+    }
 }
 
 /// Names in the log's directory; a sync of the directory makes those certain that were made before it began.
@@ -144,7 +157,7 @@ impl SyncState {
 /// What stands between a batch and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Room in the active segment.
+    /// Room in the active segment, or its file, which was closed.
     Room,
     /// Another segment.
     Roll,
@@ -172,7 +185,7 @@ impl Active {
         if self.size > 0 && (full || self.is_too_old(demand) || self.segment.index_is_full()) {
             return Some(Need::Roll);
         }
-        (end > self.reserved).then_some(Need::Room)
+        (end > self.reserved || !self.segment.is_file_open()).then_some(Need::Room)
     }
 
     fn is_too_old(&self, demand: &Demand) -> bool {

@@ -43,7 +43,7 @@ impl Segment {
     /// on the way changes nothing.
     pub(crate) fn write_again(&self) -> io::Result<()> {
         let Some(Range { start: mut at, end }) = self.doubt.bytes().clone() else { return Ok(()) };
-        let file = self.file()?;
+        let file = self.held_file()?;
         let mut buffer = vec![0; PIECE_BYTES.min(usize::try_from(end - at).unwrap_or(PIECE_BYTES))];
         while at < end {
             let left = usize::try_from(end - at).unwrap_or(PIECE_BYTES).min(buffer.len());

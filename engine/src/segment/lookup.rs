@@ -1,10 +1,14 @@
-//! The indexes of a segment in their three states. What is missing or damaged is made again from the log.
+//! The indexes of a segment in their three states. What is missing or damaged is made again from the log; maps that nobody has used for
+//! longest are given up when there are too many.
 
 use std::io;
+use std::sync::{Arc, PoisonError};
 
+use super::bound::{Closable, Close, Counted, Mark};
 use super::{AtDamage, FileKind, Segment, Walk, WalkError};
 use crate::disk::Open;
 use crate::index::{ActiveIndex, SealedOffsetIndex, SealedTimeIndex, Span, TimeEntry};
+use crate::sync::{Mutex, MutexGuard};
 use crate::units::{Offset, Timestamp};
 
 /// See the module's documentation.
@@ -20,9 +24,54 @@ pub(crate) enum SegmentIndex {
         times: SealedTimeIndex,
         /// Whether the log bears the time index out; see [`SegmentIndex::check_times`].
         times_are_right: bool,
+        /// The two maps count as long as they are there.
+        _counted: Counted,
     },
-    /// Files that nobody has needed yet.
+    /// Files that nobody needs at the moment.
     Unopened,
+}
+
+/// Where the indexes of a segment are.
+#[derive(Debug)]
+pub(crate) struct IndexSlot {
+    index: Mutex<SegmentIndex>,
+    mark: Mark,
+}
+
+impl IndexSlot {
+    pub(super) fn new(index: SegmentIndex) -> Arc<Self> {
+        Arc::new(Self { index: Mutex::new(index), mark: Mark::default() })
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, SegmentIndex> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn use_it(&self) {
+        self.mark.use_it();
+    }
+}
+
+impl Closable for IndexSlot {
+    type Thing = SegmentIndex;
+
+    fn mark(&self) -> &Mark {
+        &self.mark
+    }
+
+    fn is_held(&self) -> bool {
+        false
+    }
+
+    fn close(&self) -> Close<SegmentIndex> {
+        match self.index.try_lock() {
+            Ok(mut index) if matches!(&*index, SegmentIndex::Sealed { .. }) => {
+                Close::Closed(std::mem::replace(&mut *index, SegmentIndex::Unopened))
+            }
+            Ok(_) => Close::Not,
+            Err(_) => Close::InUse,
+        }
+    }
 }
 
 impl SegmentIndex {
@@ -33,6 +82,9 @@ impl SegmentIndex {
                 Some(sealed) => sealed,
                 None => Self::Active(rebuilt(segment)?),
             };
+            if matches!(self, Self::Sealed { .. }) {
+                segment.home.files.indexes.list(&segment.index);
+            }
         }
         Ok(())
     }
@@ -101,7 +153,8 @@ fn mapped(segment: &Segment) -> Option<SegmentIndex> {
     if times.is_empty() && segment.size() > 0 {
         return None;
     }
-    Some(SegmentIndex::Sealed { offsets, times, times_are_right: false })
+    let counted = segment.home.files.indexes.count();
+    Some(SegmentIndex::Sealed { offsets, times, times_are_right: false, _counted: counted })
 }
 
 fn rebuilt(segment: &Segment) -> io::Result<ActiveIndex> {

@@ -2,6 +2,7 @@
 //!
 //! A segment refuses to know its neighbours, and what of it is durable.
 
+mod bound;
 mod damage;
 mod doubt;
 mod files;
@@ -12,25 +13,27 @@ mod walk;
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 pub use damage::DamagedRange;
 pub use name::{FileKind, file_path, parse_file_name};
 
-pub(crate) use files::OpenFiles;
+pub(crate) use files::{Exchanged, OpenFiles};
 pub(crate) use frame::{Frame, frame_at};
 pub(crate) use lookup::SegmentIndex;
 pub(crate) use walk::{AtDamage, Walk, WalkError};
 
+use bound::Closable;
 use damage::Damage;
 use doubt::Doubt;
-use files::Slot;
+use files::{Slot, Use};
+use lookup::IndexSlot;
 
 use crate::disk::{Disk, File, Open};
 use crate::index::{ActiveIndex, OffsetEntry, Span, TimeEntry};
-use crate::sync::atomic::AtomicU64;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::MutexGuard;
+use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::units::{Offset, Timestamp};
 
 /// How an index is made (`index.interval.bytes`, `segment.index.bytes`).
@@ -66,36 +69,58 @@ pub(crate) struct Home {
 pub(crate) struct Segment {
     base: Offset,
     home: Home,
-    file: Slot,
+    file: Arc<Slot>,
     /// Bytes that are written; readers look at no more.
     size: AtomicU64,
-    index: Mutex<SegmentIndex>,
+    /// Then what became of its file meanwhile is found by whoever reads it; otherwise the next append would go to the wrong place.
+    is_sealed: AtomicBool,
+    index: Arc<IndexSlot>,
     damage: Damage,
     doubt: Doubt,
 }
 
 impl Segment {
     /// A segment that grows, with its open file.
-    pub(crate) fn active(home: Home, base: Offset, file: File, size: u64, index: ActiveIndex) -> Self {
-        Self {
-            base,
-            home,
-            file: Arc::new(Mutex::new(Some(file))),
-            size: AtomicU64::new(size),
-            index: Mutex::new(SegmentIndex::Active(index)),
-            damage: Damage::default(),
-            doubt: Doubt::default(),
-        }
+    pub(crate) fn active(
+        home: Home,
+        base: Offset,
+        file: &File,
+        size: u64,
+        index: ActiveIndex,
+    ) -> io::Result<Self> {
+        let segment = Self::new(home, base, size, SegmentIndex::Active(index));
+        segment.file.file(&segment.home.files, Use::Once, || Ok(Arc::clone(file)))?;
+        Ok(segment)
+    }
+
+    /// The segment of another process's log that is the newest: it may grow there, and here stays as it was seen.
+    pub(crate) fn seen(
+        home: Home,
+        base: Offset,
+        file: &File,
+        size: u64,
+        index: ActiveIndex,
+    ) -> io::Result<Self> {
+        let mut segment = Self::active(home, base, file, size, index)?;
+        *segment.is_sealed.get_mut() = true;
+        Ok(segment)
     }
 
     /// A segment that grows no more. File and indexes are opened when somebody reads.
     pub(crate) fn sealed(home: Home, base: Offset, size: u64) -> Self {
+        let mut segment = Self::new(home, base, size, SegmentIndex::Unopened);
+        *segment.is_sealed.get_mut() = true;
+        segment
+    }
+
+    fn new(home: Home, base: Offset, size: u64, index: SegmentIndex) -> Self {
         Self {
             base,
             home,
-            file: Slot::default(),
+            file: Slot::closed(),
             size: AtomicU64::new(size),
-            index: Mutex::new(SegmentIndex::Unopened),
+            is_sealed: AtomicBool::new(false),
+            index: IndexSlot::new(index),
             damage: Damage::default(),
             doubt: Doubt::default(),
         }
@@ -152,27 +177,60 @@ impl Segment {
 
     /// The log file, opened if it is not open.
     pub(crate) fn file(&self) -> io::Result<File> {
-        let file = {
-            let mut slot = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(file) = &*slot {
-                return Ok(Arc::clone(file));
-            }
-            // A sealed segment is opened for writing too: trimming and syncing it are writes.
-            let file = self.home.disk.open(&self.path(FileKind::Log), Open::Write)?;
-            *slot = Some(Arc::clone(&file));
-            file
-        };
-        self.home.files.opened(&self.file);
-        Ok(file)
+        self.open_file_for(Use::Once)
     }
 
-    /// The segment grows no more: from now on its file is one of those that may be closed.
-    pub(crate) fn let_go_of_file(&self) {
-        self.home.files.opened(&self.file);
+    /// The log file, which stays open from now on until [`Segment::release_file`].
+    pub(crate) fn held_file(&self) -> io::Result<File> {
+        self.open_file_for(Use::Held)
+    }
+
+    fn open_file_for(&self, wanted: Use) -> io::Result<File> {
+        self.file.file(&self.home.files, wanted, || {
+            // A sealed segment is opened for writing too: trimming and syncing it are writes.
+            let file = self.home.disk.open(&self.path(FileKind::Log), Open::Write)?;
+            if !self.is_sealed.load(Ordering::Acquire) && file.size()? != self.size() {
+                return Err(io::Error::other(Exchanged));
+            }
+            Ok(file)
+        })
+    }
+
+    /// The log file, if it is open. Touches no disk.
+    pub(crate) fn open_file(&self) -> Option<File> {
+        self.file.open_file()
+    }
+
+    /// Whether the log file is open.
+    pub(crate) fn is_file_open(&self) -> bool {
+        self.file.is_open()
+    }
+
+    /// Whether the log file stays open.
+    pub(crate) fn is_file_held(&self) -> bool {
+        Closable::is_held(&*self.file)
+    }
+
+    /// Keeps the log file open, because something is about to be written to it; `false` if it is closed. Touches no disk. Called under the
+    /// lock of the log's writer.
+    pub(crate) fn hold_file(&self) -> bool {
+        self.file.hold(&self.home.files)
+    }
+
+    /// All that was written to the log file is synced: it may be closed. Called where nothing can be written meanwhile.
+    pub(crate) fn release_file(&self) {
+        self.file.release(&self.home.files);
+    }
+
+    /// The segment is sealed, and synced.
+    pub(crate) fn set_sealed(&self) {
+        self.is_sealed.store(true, Ordering::Release);
+        self.release_file();
     }
 
     fn index(&self) -> MutexGuard<'_, SegmentIndex> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+        self.index.use_it();
+        self.index.lock()
     }
 
     /// The active index takes in a batch that was accepted.
@@ -361,7 +419,7 @@ impl Segment {
     }
 
     /// The segment grows again from `size` on, because what was behind it is cut off: its index forgets everything from `end` on.
-    /// The caller cuts the file.
+    /// The caller cuts the file, which he holds.
     pub(crate) fn reactivate(&self, end: Offset, size: u64) -> Result<(), WalkError> {
         let mut active = {
             let mut index = self.index();
@@ -370,6 +428,7 @@ impl Segment {
                 SegmentIndex::Unopened | SegmentIndex::Sealed { .. } => self.index_from_files(),
             }
         };
+        self.is_sealed.store(false, Ordering::Release);
         self.set_size(size);
         self.damage.cut(size);
         self.doubt.cut(size);

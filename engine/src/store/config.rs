@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::disk::Disk;
 use crate::log::LogConfig;
 use crate::rules::Rules;
 
@@ -21,8 +22,11 @@ pub struct StoreConfig {
     pub pending_bytes_max: usize,
     /// Bytes of recently written batches that are kept for readers, of all logs together, charged by allocation.
     pub tail_bytes_max: usize,
-    /// Files of segments that grow no more which may be open at once; the rest are opened when somebody reads.
-    pub sealed_files_max: usize,
+    /// Files of segments that may be open at once; the others are opened when somebody appends or reads. Those with bytes that are not
+    /// synced are synced before they are closed. `None`: three quarters of what the process may have open when the directory is opened.
+    pub open_files_max: Option<usize>,
+    /// Segments that grow no more whose indexes may be mapped at once, two maps each; the others are mapped when somebody reads.
+    pub mapped_indexes_max: usize,
     /// How long a log may be dirty before it is synced in the background.
     pub dirty_age_max: Duration,
     /// How often the recovery points and log starts are written down.
@@ -39,13 +43,23 @@ pub struct StoreConfig {
     pub rules: Rules,
 }
 
+impl StoreConfig {
+    /// How many files of segments may be open. What is left is for small files, for jobs, and for the rest of the process.
+    pub(super) fn open_files_max_on(&self, disk: &dyn Disk) -> usize {
+        const WITHOUT_LIMIT: usize = 4096;
+        let of_the_process = || disk.open_files_max().map_or(WITHOUT_LIMIT, |limit| limit / 4 * 3);
+        self.open_files_max.unwrap_or_else(of_the_process).max(1)
+    }
+}
+
 impl Default for StoreConfig {
     fn default() -> Self {
         Self {
             log: LogConfig::default(),
             pending_bytes_max: 64 << 20,
             tail_bytes_max: 64 << 20,
-            sealed_files_max: 4096,
+            open_files_max: None,
+            mapped_indexes_max: 2048,
             dirty_age_max: Duration::from_secs(30),
             checkpoint_interval: Duration::from_secs(60),
             producer_age_max: Duration::from_secs(24 * 60 * 60),

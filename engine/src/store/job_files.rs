@@ -28,6 +28,7 @@ impl Store {
         let shared = self.shared();
         self.inner.names.write().unwrap_or_else(PoisonError::into_inner).retain(|_, known| known.id() != id);
         log.close(Closed::Deleted);
+        log.note_moved();
         let _maintenance = lock(&log.maintenance);
         let to = deleted_path(&shared.directory, &log.name, lock(&shared.random).u128(..));
         let fail = |what, source| log.failed(what, log.directory.to_path_buf(), source);

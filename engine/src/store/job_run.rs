@@ -1,12 +1,12 @@
 //! Running jobs, and the jobs that the engine itself wants run.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Job, JobDone, JobError, JobKind, Store};
-use crate::disk::{Operation, OperationKind, Patience, Wait};
-use crate::log::{Closed, CutError, FileError, Inner, LogId, Phase, Step, SyncedBy, lock};
-use crate::segment::FileKind;
-use crate::units::{Now, Offset};
+use crate::disk::Patience;
+use crate::log::{Closed, CutError, FileError, Inner, LogId, Step, lock};
+use crate::units::{Monotonic, Now, Offset};
 
 impl From<FileError> for JobError {
     fn from(error: FileError) -> Self {
@@ -75,6 +75,10 @@ impl Job {
     }
 }
 
+fn sync(logs: Vec<LogId>) -> Job {
+    Job::Sync { logs }
+}
+
 impl Store {
     /// What the engine itself wants done: seals, background syncs, checkpoints. Each is given once.
     pub fn due_jobs(&self, now: Now) -> Vec<Job> {
@@ -92,17 +96,30 @@ impl Store {
         suspect.dedup();
         jobs.extend(suspect.into_iter().map(|(log, segment)| Job::Examine { log, segment }));
         let logs = self.take_dirty(now);
-        if !logs.is_empty() {
-            jobs.push(Job::Sync { logs });
-        }
+        jobs.extend([logs, shared.take_holders()].into_iter().filter(|logs| !logs.is_empty()).map(sync));
         let mut next = lock(&self.inner.next_checkpoint);
-        if next.is_none_or(|at| at <= now.monotonic) {
-            let first = next.replace(now.monotonic.after(self.inner.config.checkpoint_interval)).is_none();
-            if !first {
+        let behind = now.monotonic.after(self.inner.config.checkpoint_interval);
+        if *next.get_or_insert(behind) <= now.monotonic {
+            *next = Some(behind);
+            if shared.has_moved.swap(false, Ordering::AcqRel) {
                 jobs.push(Job::Checkpoint { now });
             }
         }
         jobs
+    }
+
+    /// When [`Store::due_jobs`] has something that is due by time: a background sync, or a checkpoint of what has moved since the last one.
+    /// `None` where all logs are synced and idle. What is due at once (a seal, say) comes with a turn or another job, after which the owner
+    /// asks for jobs anyway.
+    pub fn next_deadline(&self) -> Option<Monotonic> {
+        let shared = self.shared();
+        if shared.has_failed() {
+            return None;
+        }
+        let dirty_since = lock(&shared.dirty).front().map(|(since, _)| *since);
+        let sync = dirty_since.map(|since| since.after(self.inner.config.dirty_age_max));
+        let checkpoint = *lock(&self.inner.next_checkpoint);
+        sync.into_iter().chain(checkpoint.filter(|_| shared.has_moved.load(Ordering::Acquire))).min()
     }
 
     /// Logs that have been dirty for long enough.
@@ -155,7 +172,8 @@ impl Store {
             }
             Job::Sync { logs } => self.sync_logs(logs),
             Job::Checkpoint { .. } => {
-                self.write_checkpoints()?;
+                self.write_checkpoints()
+                    .inspect_err(|_| self.shared().has_moved.store(true, Ordering::Release))?;
                 Ok(JobDone::Checkpointed)
             }
             Job::OffsetCheckpoint { name, entries } => {
@@ -198,6 +216,7 @@ impl Store {
             return Err(JobError::AboveEnd { offset: to, end });
         }
         if log.marks.start.raise(to) {
+            log.note_moved();
             let changed = {
                 let mut writer = log.writer();
                 writer.producers.note_start(to);
@@ -214,97 +233,38 @@ impl Store {
 
     /// Syncs what is accepted now, several files in one submission.
     fn sync_logs(&self, logs: Vec<LogId>) -> Result<JobDone, JobError> {
-        let mut syncs = Vec::new();
-        for id in &logs {
-            let Some(log) = self.shared().log(*id) else { continue };
-            if log.closed().is_some() {
-                continue;
-            }
-            if self
-                .wait_with(log.ticket(log.marks.accepted.get()), Step::Written, Patience::MustNotBlock)
-                .is_err()
-            {
+        let open: Vec<_> = logs.iter().filter_map(|id| self.shared().log(*id)).collect();
+        let open = open.into_iter().filter(|log| log.closed().is_none());
+        let mut written = Vec::new();
+        for log in open {
+            let end = log.ticket(log.marks.accepted.get());
+            if self.wait_with(end, Step::Written, Patience::MustNotBlock).is_err() {
                 // It was cut or closed meanwhile; what is left of it is synced another time.
                 continue;
             }
-            if log.writer().has_older_unsynced() {
+            if log.writer().needs_seal() {
                 log.seal_rolled()?;
             }
-            let mut writer = log.writer();
+            written.push(log);
+        }
+        let mut claims = Vec::new();
+        // Only now, because others wait for those who have claimed a sync.
+        for log in written {
             if self.shared().has_failed() {
                 // Perhaps with a sync of this very file, after which another proves nothing.
                 break;
             }
-            let covers = log.marks.written.get();
-            let is_taken = writer.sync.under_way.is_some() || writer.phase != Phase::Open;
-            if is_taken || writer.has_older_unsynced() {
+            match log.claim_sync() {
+                Some(claim) => claims.push(claim),
                 // Somebody syncs it already, or cuts or rolls it; what that does not cover the driver syncs next.
-                drop(writer);
-                log.want_durable(covers);
-                continue;
-            }
-            writer.sync.under_way = Some(SyncedBy::Job);
-            writer.sync.covers(covers);
-            let segment = Arc::clone(&writer.active.segment);
-            drop(writer);
-            syncs.push((log, segment, covers));
-        }
-        let results = self.sync_files(syncs.iter().map(|(_, segment, _)| segment.file()).collect());
-        let mut failure = None;
-        for ((log, segment, covers), result) in syncs.into_iter().zip(results) {
-            let is_synced = match result {
-                Ok(()) => true,
-                Err(source) => {
-                    failure.get_or_insert(log.failed("sync", segment.path(FileKind::Log), source));
-                    false
-                }
-            };
-            let mut writer = log.writer();
-            writer.sync.under_way = None;
-            // Nothing was rolled or cut meanwhile, which waits for the sync.
-            if is_synced {
-                log.marks.durable.raise(covers);
-            }
-            let more = writer.sync.is_wanted();
-            drop(writer);
-            if more {
-                log.make_ready();
-            }
-            log.wake_reached();
-        }
-        self.shared().progress.tell();
-        match failure {
-            Some(failure) => Err(failure.into()),
-            None if self.shared().has_failed() => Err(Closed::StoreFailed.into()),
-            None => Ok(JobDone::Synced { logs }),
-        }
-    }
-
-    fn sync_files(&self, files: Vec<std::io::Result<crate::disk::File>>) -> Vec<std::io::Result<()>> {
-        if files.len() < 2 {
-            return files.into_iter().map(|file| file?.sync()).collect();
-        }
-        let Ok(mut queue) = self.shared().disk.queue() else {
-            return files.into_iter().map(|file| file?.sync()).collect();
-        };
-        let mut results = Vec::with_capacity(files.len());
-        let mut operations = Vec::with_capacity(files.len());
-        for (token, file) in (0..).zip(files) {
-            results.push(file.map(|file| {
-                let kind = OperationKind::Sync { patience: Patience::MayBlock };
-                operations.push(Operation { token, file, kind });
-            }));
-        }
-        queue.submit(operations);
-        let mut completed = Vec::new();
-        while queue.in_flight() > 0 {
-            queue.reap(Wait::ForOne, &mut completed);
-        }
-        for done in completed {
-            if let Some(slot) = usize::try_from(done.token).ok().and_then(|at| results.get_mut(at)) {
-                *slot = done.result.map(|_| ());
+                None => log.want_durable(log.marks.written.get()),
             }
         }
-        results
+        self.shared().sync_claimed(claims)?;
+        if self.shared().has_failed() {
+            Err(Closed::StoreFailed.into())
+        } else {
+            Ok(JobDone::Synced { logs })
+        }
     }
 }

@@ -189,7 +189,7 @@ impl Loading<'_> {
             let segment = match found.filter(|_| rebuilt) {
                 Some(found) => {
                     let size = file.size()?;
-                    Segment::active(self.home(), base, file, size, found.index)
+                    Segment::active(self.home(), base, &file, size, found.index)?
                 }
                 None => self.sealed(base, file.size()?),
             };
@@ -240,7 +240,7 @@ impl Loading<'_> {
             Some(found) => (found.index, found.first.filter(|_| size > 0)),
             None => (settings.empty(base), None),
         };
-        let segment = Segment::active(self.home(), base, file, size, index);
+        let segment = Segment::active(self.home(), base, &file, size, index)?;
         if cut && segment.reactivate(end, size).is_err() {
             return Err(io::Error::other("a segment that was read cannot be read again"));
         }

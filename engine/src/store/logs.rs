@@ -86,6 +86,7 @@ impl Store {
         if let Some(id) = topic_id {
             write_partition_metadata(disk, &directory.join(PARTITION_METADATA), id).map_err(fail)?;
         }
+        shared.make_way();
         let active = new_active(shared, &directory, Offset::ZERO, &config, now.wall).map_err(fail)?;
         for path in [&directory, &shared.directory] {
             disk.sync_directory(path).map_err(|error| {
@@ -116,12 +117,14 @@ impl Store {
         Ok(log)
     }
 
-    /// Opens a log again that a failed write or truncation had closed, as recovery finds it; its owner then begins a new epoch, so that offsets which
+    /// Opens a log again that a failed write or truncation, or the loss of its file, had closed, as recovery finds it; its owner then begins a new epoch, so that offsets which
     /// were given out and not written are not used again in theirs. The old handle stays closed. `None` if there is no closed log of
     /// this name.
     pub fn reopen_log(&self, name: &TopicPartition, now: Now) -> io::Result<Option<LogReport>> {
         let _making = lock(&self.inner.making);
-        let can_open = |log: &Log| matches!(log.closed(), Some(Closed::WriteFailed | Closed::CutFailed));
+        let can_open = |log: &Log| {
+            matches!(log.closed(), Some(Closed::WriteFailed | Closed::CutFailed | Closed::FileExchanged))
+        };
         let Some(log) = self.log(name).filter(can_open) else { return Ok(None) };
         let _maintenance = lock(&log.0.maintenance);
         if let Some(failure) = self.failure() {

@@ -16,6 +16,8 @@ mod damage_test;
 mod drive;
 #[cfg(test)]
 mod failed_sync_test;
+#[cfg(test)]
+mod files_test;
 mod found;
 mod gather;
 #[cfg(test)]

@@ -9,6 +9,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::checkpoints::Checkpoints;
 use super::found::{Found, LockText};
@@ -87,6 +88,7 @@ impl Store {
                 renew_file(disk.as_ref(), &path).map_err(io(&path))?;
             }
         }
+        store.shared().has_moved.store(found.stop == Stop::Unclean, Ordering::Release);
         let mut report = OpenReport {
             stop: found.stop,
             machine: found.machine,
@@ -195,7 +197,8 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
     let limits = Limits {
         pending_bytes_max: config.pending_bytes_max,
         tail_bytes_max: config.tail_bytes_max,
-        sealed_files_max: config.sealed_files_max,
+        open_files_max: config.open_files_max_on(disk.as_ref()),
+        mapped_indexes_max: config.mapped_indexes_max,
         producers: ProducersConfig { expiration: config.producer_age_max, ..ProducersConfig::default() },
         rules: config.rules,
     };

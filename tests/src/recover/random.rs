@@ -7,12 +7,21 @@ use super::choices::Choices;
 use super::step::{Content, Step};
 use super::trial::{Setting, Trial, Violation};
 
+/// What a job, an opening and a reader have open beside the files of segments that may be.
+const OTHER_FILES: usize = 8;
+
 /// Runs one trial. Gives what the disk did in it.
 pub fn run(choices: &mut Choices, setting: Setting) -> Result<SimulatedCounters, Violation> {
-    let disk = SimulatedDisk::new(choices.generator().u64(..));
+    let mut generator = choices.generator();
+    let disk = SimulatedDisk::new(generator.u64(..));
     disk.set_tear(if choices.once_in(2) { Tear::Pages } else { Tear::Sectors });
     disk.set_cold_percent(if choices.once_in(2) { 0 } else { 40 });
-    let mut trial = Trial::new(disk, vary(setting, choices));
+    let mut setting = vary(setting, choices);
+    if generator.u8(..3) == 0 {
+        setting.open_files_max = Some(generator.usize(1..4));
+        disk.set_open_files_max(setting.open_files_max.map(|files| files + OTHER_FILES));
+    }
+    let mut trial = Trial::new(disk, setting);
     for _ in 0..=choices.below(6) {
         live(&mut trial, choices)?;
         crash(&mut trial, choices);

@@ -50,6 +50,8 @@ pub struct Setting {
     pub log: LogConfig,
     /// Of the engine.
     pub rules: Rules,
+    /// How many files of segments may be open; with a bound the disk loses what is closed before it is synced.
+    pub open_files_max: Option<usize>,
 }
 
 impl Default for Setting {
@@ -59,7 +61,7 @@ impl Default for Setting {
         log.index_interval_bytes = 300;
         log.retention_bytes = Some(30_000);
         log.retention_age = None;
-        Self { log, rules: Rules::default() }
+        Self { log, rules: Rules::default(), open_files_max: None }
     }
 }
 
@@ -263,6 +265,8 @@ impl Trial {
         let mut config = StoreConfig::default();
         config.log = self.setting.log.clone();
         config.rules = self.setting.rules;
+        config.open_files_max = self.setting.open_files_max;
+        config.mapped_indexes_max = self.setting.open_files_max.unwrap_or(100);
         // Small, so that readers are sent to the files.
         config.tail_bytes_max = 5_000;
         config

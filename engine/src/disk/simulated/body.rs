@@ -149,14 +149,24 @@ impl Body {
     /// A failed sync, as Linux does it: each page may have got there or not, all count as clean from now on, and a later sync
     /// does not bring them. The page cache goes on showing them. What is written again is dirty again.
     pub(super) fn abandon(&mut self, rng: &mut Rng) {
+        self.abandon_pages(rng);
+        if let Some((_, size)) = std::mem::take(&mut self.unsynced_sizes).pop().filter(|_| rng.bool()) {
+            self.set_durable_size(size);
+        }
+    }
+
+    /// As [`Body::abandon`], where nobody is told; sizes are not in the page cache.
+    pub(super) fn abandon_pages(&mut self, rng: &mut Rng) {
         for (index, mut versions) in std::mem::take(&mut self.unsynced_pages) {
             if let Some(version) = versions.pop().filter(|_| rng.bool()) {
                 put_durable(&mut self.durable_pages, index, version.page);
             }
         }
-        if let Some((_, size)) = std::mem::take(&mut self.unsynced_sizes).pop().filter(|_| rng.bool()) {
-            self.set_durable_size(size);
-        }
+    }
+
+    /// When a page was changed last that is not synced.
+    pub(super) fn newest_unsynced_page(&self) -> Option<u64> {
+        self.unsynced_pages.values().flatten().map(|version| version.step).max()
     }
 
     /// Changes bytes on the medium and in memory alike, behind everybody's back.

@@ -45,8 +45,9 @@ mod queue;
 mod state;
 mod surface;
 
+use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastrand::Rng;
@@ -162,6 +163,25 @@ impl SimulatedDisk {
     /// The size of the medium in bytes; `None` is endless.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.shared.state().capacity = bytes;
+    }
+
+    /// How many files the process may have open at once from now on; `None` is any number.
+    ///
+    /// Where there is a bound, the disk is one of those that lose pages whose file was closed before they were synced: their write-back may fail
+    /// without anybody being told, and a sync through a later handle does not bring them.
+    pub fn set_open_files_max(&self, files: Option<usize>) {
+        self.shared.state().open_files_max = files;
+    }
+
+    /// How many files are open.
+    pub fn open_files(&self) -> usize {
+        self.shared.state().open_files()
+    }
+
+    /// Files that were closed with pages that had been written since they were opened and were not synced, and opened again, since the number of
+    /// open files is bounded.
+    pub fn closed_unsynced(&self) -> BTreeSet<PathBuf> {
+        self.shared.state().closed_unsynced.clone()
     }
 
     /// The time that files are stamped with from now on.

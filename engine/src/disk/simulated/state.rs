@@ -132,6 +132,8 @@ pub(super) struct State {
     pub(super) faults: BTreeMap<u64, Fault>,
     pub(super) trace: Option<Vec<Call>>,
     pub(super) capacity: Option<u64>,
+    pub(super) open_files_max: Option<usize>,
+    pub(super) closed_unsynced: BTreeSet<PathBuf>,
     pub(super) time_ms: i64,
     pub(super) tear: Tear,
     pub(super) cold_percent: u8,
@@ -140,6 +142,8 @@ pub(super) struct State {
     pub(super) tree: Tree,
     /// A token for each node that was opened; handles hold clones of it.
     open: BTreeMap<NodeId, Arc<()>>,
+    /// When somebody began to have a node open, where that is of interest.
+    opened_at: BTreeMap<NodeId, u64>,
     pub(super) locked: BTreeSet<NodeId>,
     pub(super) queues: BTreeMap<u64, QueueState>,
     pub(super) counters: SimulatedCounters,
@@ -159,6 +163,8 @@ impl State {
             faults: BTreeMap::new(),
             trace: None,
             capacity: None,
+            open_files_max: None,
+            closed_unsynced: BTreeSet::new(),
             time_ms: 0,
             tear: Tear::default(),
             cold_percent: 0,
@@ -166,6 +172,7 @@ impl State {
             completing: Completing::default(),
             tree: Tree::new(),
             open: BTreeMap::new(),
+            opened_at: BTreeMap::new(),
             locked: BTreeSet::new(),
             queues: BTreeMap::new(),
             counters: SimulatedCounters::default(),
@@ -181,8 +188,10 @@ impl State {
             trace: self.trace.as_ref().map(|_| Vec::new()),
             tree,
             open: BTreeMap::new(),
+            opened_at: BTreeMap::new(),
             locked: BTreeSet::new(),
             queues: BTreeMap::new(),
+            closed_unsynced: self.closed_unsynced.clone(),
             ..*self
         }
     }
@@ -269,6 +278,32 @@ impl State {
     /// Remembers that a node is held open while the token lives.
     pub(super) fn open_token(&mut self, node: NodeId) -> Arc<()> {
         Arc::clone(self.open.entry(node).or_default())
+    }
+
+    /// How many handles there are.
+    pub(super) fn open_files(&self) -> usize {
+        self.open.values().map(|token| Arc::strong_count(token) - 1).sum()
+    }
+
+    /// Where the number of open files is bounded: nobody has had this file open for a while, and the write-back of what was not synced when it
+    /// was closed may have failed meanwhile. Whoever opens it now is not told.
+    pub(super) fn forget_what_was_closed_unsynced(&mut self, node: NodeId, path: &Path) {
+        if self.open_files_max.is_none() || self.is_open(node) {
+            return;
+        }
+        let Some(opened_at) = self.opened_at.insert(node, self.step) else { return };
+        let fails = self.rng.bool();
+        if let Ok(body) = self.tree.file_mut(node)
+            && let Some(written_at) = body.newest_unsynced_page()
+        {
+            // What an earlier process has left is for its successor to write again.
+            if written_at > opened_at {
+                self.closed_unsynced.insert(path.to_owned());
+            }
+            if fails {
+                body.abandon_pages(&mut self.rng);
+            }
+        }
     }
 
     /// Writes what there is room for.
@@ -387,6 +422,7 @@ impl State {
         self.faults.clear();
         self.locked.clear();
         self.open.clear();
+        self.opened_at.clear();
         self.life += 1;
         self.life
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::file::SimulatedFile;
 use super::names::NodeId;
 use super::queue::SimulatedQueue;
-use super::state::{CallKind, State, Verdict};
+use super::state::{CallKind, Fault, State, Verdict};
 use super::{Shared, SimulatedDisk};
 use crate::disk::{
     DirectoryLock, Disk, Entry, EntryKind, File, Incarnation, LOCK_FILE, LockError, Open, Queue,
@@ -49,7 +49,11 @@ impl Disk for SimulatedDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<File> {
         let mut state = self.shared.state();
         state.check_alive(self.life)?;
+        if state.open_files_max.is_some_and(|max| state.open_files() >= max) {
+            return Err(state.fail(Fault::NoDescriptors));
+        }
         let node = self.open_node(&mut state, path, how)?;
+        state.forget_what_was_closed_unsynced(node, path);
         Ok(Arc::new(SimulatedFile {
             shared: self.shared.clone(),
             life: self.life,
@@ -142,6 +146,10 @@ impl Disk for SimulatedDisk {
             state.tree.find(directory)?;
             Ok(state.free().unwrap_or(ENDLESS_FREE_BYTES))
         })
+    }
+
+    fn open_files_max(&self) -> Option<usize> {
+        self.shared.state().open_files_max
     }
 
     fn queue(&self) -> io::Result<Box<dyn Queue>> {

@@ -45,8 +45,8 @@ pub enum Refreshed {
 ///
 /// Whoever follows a log refreshes and reads by turns, at a pace of their own: a refresh that finds nothing costs a listing of the log's
 /// directory and three small files. No thread and no clock is in here. Memory: the offsets of its segments, and 8 bytes of index for
-/// each `index_interval_bytes` of the last one. Descriptors: one, and those of older segments that are read, at most `sealed_files_max` of
-/// the store.
+/// each `index_interval_bytes` of the last one. Descriptors: one for each segment that is read, at most `open_files_max` of the
+/// store.
 #[derive(Debug)]
 pub struct ReadOnlyLog {
     store: ReadOnlyStore,

@@ -193,7 +193,7 @@ fn settle(
         let scanned = gathered.scanned.remove(&base).map(|found| found.index);
         let mut index = scanned.unwrap_or_else(|| home.settings.empty(base));
         index.truncate(plan.end);
-        segments.push(Arc::new(Segment::active(home.clone(), base, file, bytes, index)));
+        segments.push(Arc::new(Segment::seen(home.clone(), base, &file, bytes, index)?));
     }
     for segment in &segments {
         let damaged = plan.damaged.iter().filter(|range| range.segment == segment.base());
@@ -288,7 +288,7 @@ impl On {
         let (last, batch) = if let Some(seen) = self.seen {
             (seen, sight.last.clone())
         } else {
-            let last = Segment::active(home.clone(), self.base, self.file, self.size, self.index);
+            let last = Segment::seen(home.clone(), self.base, &self.file, self.size, self.index)?;
             let batch = LastBatch::of(&last, end)?;
             (Arc::new(last), batch)
         };

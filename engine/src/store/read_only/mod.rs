@@ -95,7 +95,8 @@ impl ReadOnlyStore {
     pub fn open(disk: &Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Self, ReadOnlyError> {
         let disk: Arc<dyn Disk> = Arc::new(ReadOnlyDisk::new(Arc::clone(disk)));
         disk.list(directory).map_err(failed(directory))?;
-        let files = Arc::new(OpenFiles::new(config.sealed_files_max));
+        let files =
+            Arc::new(OpenFiles::new(config.open_files_max_on(disk.as_ref()), config.mapped_indexes_max));
         Ok(Self { disk, directory: directory.into(), config, files })
     }
 
