@@ -12,6 +12,8 @@ pub(crate) enum Goal {
     AtLeast(f64),
     AtMost(f64),
     Below(f64),
+    /// Nothing is asked: it says what the machine gives, beside a figure of ours.
+    Shown,
 }
 
 impl Goal {
@@ -22,6 +24,7 @@ impl Goal {
             Self::AtLeast(least) => figure >= least,
             Self::AtMost(most) => figure <= most,
             Self::Below(bound) => figure < bound,
+            Self::Shown => true,
         }
     }
 
@@ -32,6 +35,7 @@ impl Goal {
             Self::AtLeast(least) => format!(">= {}", figure(least)),
             Self::AtMost(most) => format!("<= {}", figure(most)),
             Self::Below(bound) => format!("< {}", figure(bound)),
+            Self::Shown => "-".to_owned(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Appends that survive power loss.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Barrier;
@@ -7,6 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
+use highwater_engine::disk::{
+    self, IoMode, Open, Operation, OperationKind, Patience, SyncThread, Wait, open_disk,
+};
 use highwater_engine::log::{Log, Step};
 use highwater_engine::store::Store;
 use rustix::fs::FallocateFlags;
@@ -136,6 +140,61 @@ pub(super) fn many_logs(ground: &Ground, rows: &mut Rows) -> Result<()> {
         Ok(rate(count, clock::now().duration_since(begun)))
     };
     rows.measure(ground.rounds, asked, ours, one_after_another)
+}
+
+/// What the machine gives to that: as many files, each written, then all synced in one submission, beside one file after another. Both by
+/// one thread, so that nobody is woken.
+pub(super) fn many_files(ground: &Ground, rows: &mut Rows) -> Result<()> {
+    let asked = Asked {
+        name: "the machine: 64 files of 1 KiB, synced in one submission to the ring",
+        unit: "appends/s",
+        limit_is: "the same files, each written and synced one after another",
+        goal: Goal::Shown,
+    };
+    let batch = ground::batch(1, RECORD_BYTES)?;
+    let room = ground.room()?;
+    let disk = open_disk(IoMode::Auto, SyncThread::Never).map_err(BenchError::engine)?.disk;
+    let failed = || BenchError::io("the limit's file");
+    let open = |number: usize| {
+        let file = disk.open(&room.path().join(number.to_string()), Open::Create).map_err(failed())?;
+        file.reserve(64 * MIB as u64).map_err(failed())?;
+        Ok(file)
+    };
+    let files = (0..MANY).map(open).collect::<Result<Vec<_>>>()?;
+    let mut queue = disk.queue().map_err(failed())?;
+    let mut completed = Vec::new();
+    let at = Cell::new(0);
+    let rounds = |round: &mut dyn FnMut(u64) -> Result<()>| {
+        let (begun, mut count) = (clock::now(), 0);
+        while clock::now().duration_since(begun) < SLICE {
+            round(at.replace(at.get() + batch.len() as u64))?;
+            count += MANY;
+        }
+        Ok(rate(count, clock::now().duration_since(begun)))
+    };
+    let write = |file: &disk::File, at: u64| file.write_all_at(&batch, at).map_err(failed());
+    let together = || {
+        rounds(&mut |at| {
+            files.iter().try_for_each(|file| write(file, at))?;
+            let kind = || OperationKind::Sync { patience: Patience::MustNotBlock };
+            let sync =
+                |file: &disk::File| Operation { token: 0, file: disk::File::clone(file), kind: kind() };
+            queue.submit(files.iter().map(sync).collect());
+            while queue.in_flight() > 0 {
+                queue.reap(Wait::ForOne, &mut completed);
+            }
+            completed.drain(..).try_for_each(|done| done.result.map(drop)).map_err(failed())
+        })
+    };
+    let one_after_another = || {
+        rounds(&mut |at| {
+            files.iter().try_for_each(|file| {
+                write(file, at)?;
+                file.sync().map_err(failed())
+            })
+        })
+    };
+    rows.measure(ground.rounds, asked, together, one_after_another)
 }
 
 /// What each of 64 threads does, over these logs in turn.

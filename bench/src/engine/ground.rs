@@ -48,8 +48,13 @@ impl Ground {
 
     /// A store in a directory, new or opened again.
     pub(super) fn store(&self, directory: &Path) -> Result<Store> {
+        self.store_with(directory, StoreConfig::default())
+    }
+
+    /// As [`Ground::store`], with other settings.
+    pub(super) fn store_with(&self, directory: &Path, config: StoreConfig) -> Result<Store> {
         let disk = open_disk(IoMode::Auto, SyncThread::WhenNeeded).map_err(BenchError::engine)?.disk;
-        let opened = Store::open(disk, directory, StoreConfig::default(), self.now());
+        let opened = Store::open(disk, directory, config, self.now());
         Ok(opened.map_err(BenchError::engine)?.store)
     }
 

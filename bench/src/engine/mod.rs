@@ -94,6 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         durable::one_writer(&ground, &mut rows)?;
         durable::many_writers(&ground, &mut rows)?;
         durable::many_logs(&ground, &mut rows)?;
+        durable::many_files(&ground, &mut rows)?;
     }
     if asked(Part::Read) {
         read::all(&ground, &mut rows)?;

@@ -92,7 +92,7 @@ impl SegmentIndex {
     /// To be called before times are asked for: makes the indexes again where the log does not bear the time index out. An offset that
     /// is found shows whether it is right; a time that is not found, and an age by which retention deletes, do not.
     pub(super) fn check_times(&mut self, segment: &Segment) -> io::Result<()> {
-        let Self::Sealed { offsets, times, times_are_right } = self else { return Ok(()) };
+        let Self::Sealed { offsets, times, times_are_right, .. } = self else { return Ok(()) };
         if !*times_are_right {
             *times_are_right = match times.latest() {
                 Some(latest) => {
