@@ -13,7 +13,7 @@ use crate::store::{Job, Store};
 use crate::units::Offset;
 
 fn seed() -> u64 {
-    std::env::var("HIGHWATER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+    std::env::var("HIGHWATER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
 }
 
 const DIRECTORY: &str = "/data";
