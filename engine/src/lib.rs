@@ -4,8 +4,9 @@
 //! It starts no thread and reads no clock on its own.
 //!
 //! Who embeds it meets [`store`] (a data directory), [`log`] (one log of it), [`batch`] (what is appended and read), [`disk`] (how
-//! files are reached) and [`units`]; [`guide`] explains what holds them together. Who reads the files with a tool of their own finds
-//! their formats in [`batch`], [`checkpoint`], [`index`], [`segment`] and [`state`]. What [`recovery`] has found is told in its terms.
+//! files are reached) and [`units`]; [`guide`] explains what holds them together, and [`errors`] what each error ends. Who reads the
+//! files with a tool of their own finds their formats in [`batch`], [`checkpoint`], [`index`], [`segment`] and [`state`]. What
+//! [`recovery`] has found is told in its terms.
 //!
 //! The floors, from the ground up; a file imports from its own folder and from floors below:
 //! [`units`], [`batch`], [`disk`], [`index`], [`state`], [`checkpoint`], [`segment`], [`recovery`], retention, [`log`], [`store`].
@@ -13,6 +14,7 @@
 pub mod batch;
 pub mod checkpoint;
 pub mod disk;
+pub mod errors;
 pub mod guide;
 pub mod index;
 pub mod log;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::text::Damage;
-use crate::disk::{Disk, Open};
+use crate::disk::{Disk, Open, is_bad_medium};
 
 /// A small file is not larger than this, in bytes; a larger one is damaged.
 pub const CHECKPOINT_BYTES_MAX: u64 = 64 << 20;
@@ -58,7 +58,7 @@ pub enum Certainty {
 /// Replaces a file: writes `NAME.tmp` beside it, then renames it over the old one.
 ///
 /// What `NAME.tmp` held before does not matter. An error leaves the old file, or with [`Certainty::Durable`] perhaps the new one
-/// without the certainty that it stays; an error that says that there is no room or no descriptor leaves the old file.
+/// without the certainty that it stays. One that says that there is no room or no descriptor is not the end: the call may be made again.
 pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8], certainty: Certainty) -> io::Result<()> {
     let temporary = temporary_name(path)?;
     let file = disk.open(&temporary, Open::Create)?;
@@ -67,34 +67,11 @@ pub fn replace_file(disk: &dyn Disk, path: &Path, bytes: &[u8], certainty: Certa
     match certainty {
         Certainty::Written => disk.rename(&temporary, path),
         Certainty::Durable => {
-            file.sync().map_err(not_passing)?;
-            disk.rename(&temporary, path).map_err(not_passing)?;
-            disk.sync_directory(parent(path)?).map_err(not_passing)
+            file.sync()?;
+            disk.rename(&temporary, path)?;
+            disk.sync_directory(parent(path)?)
         }
     }
-}
-
-/// Whether the error says that there is no room, or no descriptor: that is no fault of the disk, and passes.
-pub(crate) fn is_passing(error: &io::Error) -> bool {
-    is_full(error) || is_out_of_descriptors(error)
-}
-
-/// Whether the error says that there is no more room.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
-    )
-}
-
-/// Whether no more files can be opened, by this process or by any.
-pub(crate) fn is_out_of_descriptors(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-}
-
-/// From the first sync on an error is final, also for want of room.
-fn not_passing(error: io::Error) -> io::Error {
-    if is_passing(&error) { io::Error::other(error) } else { error }
 }
 
 /// Replaces a file by what it shows, byte for byte, if it is there, and makes name and contents certain. A sync of it that failed before, also
@@ -106,21 +83,27 @@ pub(crate) fn renew_file(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     }
 }
 
-/// The bytes of a file; `None` if there is none. An error is the disk's; what is wrong with the contents comes as [`Damage`].
+/// The bytes of a file; `None` if there is none. What is wrong with the contents comes as [`Damage`], also where the medium does not give
+/// them; any other error is returned, because the file may well be whole.
 pub(super) fn read_file(disk: &dyn Disk, path: &Path) -> io::Result<Option<Result<Vec<u8>, Damage>>> {
-    let file = match disk.open(path, Open::Read) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
+    match read_bytes(disk, path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if is_bad_medium(&error) => Ok(Some(Err(Damage::Unreadable { error: error.to_string() }))),
+        Err(error) => Err(error),
+    }
+}
+
+fn read_bytes(disk: &dyn Disk, path: &Path) -> io::Result<Result<Vec<u8>, Damage>> {
+    let file = disk.open(path, Open::Read)?;
     let size = file.size()?;
     let Some(length) = usize::try_from(size).ok().filter(|_| size <= CHECKPOINT_BYTES_MAX) else {
-        return Ok(Some(Err(Damage::TooLarge { bytes: size })));
+        return Ok(Err(Damage::TooLarge { bytes: size }));
     };
     let mut bytes = vec![0; length];
     let read = file.read_at(&mut bytes, 0)?;
     bytes.truncate(read);
-    Ok(Some(Ok(bytes)))
+    Ok(Ok(bytes))
 }
 
 /// Reads a file through the decoder of its format.

@@ -30,8 +30,8 @@ pub use damage::{DAMAGE_NOTE, NotedDamage, decode_damage, encode_damage};
 pub(crate) use damage::{read_damage, write_damage};
 pub use epochs::{LEADER_EPOCH_CHECKPOINT, decode_epochs, encode_epochs};
 pub(crate) use epochs::{read_epochs, write_epochs};
+pub(crate) use file::renew_file;
 pub use file::{CHECKPOINT_BYTES_MAX, Certainty, Reading, replace_file};
-pub(crate) use file::{is_full, is_out_of_descriptors, is_passing, renew_file};
 pub use metadata::{PARTITION_METADATA, decode_partition_metadata, encode_partition_metadata};
 pub(crate) use metadata::{read_partition_metadata, write_partition_metadata};
 pub use offsets::{

@@ -13,6 +13,12 @@ pub enum Damage {
         /// Its size.
         bytes: u64,
     },
+    /// The medium does not give its bytes.
+    #[error("it cannot be read: {error}")]
+    Unreadable {
+        /// The system's error, as text.
+        error: String,
+    },
     /// There is no such file where there should be one, or nothing is in it.
     #[error("it is empty")]
     Empty,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 
-use super::{DiskFile, Entry, EntryKind, File, FileIdentity, Map, Open, lock, sys};
+use super::{DiskFile, Entry, EntryKind, File, FileIdentity, Map, Open, lock, sys, trouble};
 
 /// An open file and nothing else.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl DiskFile for PosixFile {
 
     fn sync(&self) -> io::Result<()> {
         // `fdatasync`; on Apple's systems the standard library makes it F_FULLFSYNC.
-        self.file.sync_data()
+        self.file.sync_data().map_err(trouble::of_sync)
     }
 
     fn set_size(&self, size: u64) -> io::Result<()> {
@@ -142,7 +142,7 @@ pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
         .read(true)
         .custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC)
         .open(directory)?;
-    directory.sync_all()
+    directory.sync_all().map_err(trouble::of_sync)
 }
 
 /// See [`super::Disk::free_bytes`].

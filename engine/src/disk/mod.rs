@@ -25,6 +25,7 @@ mod ring;
 pub mod simulated;
 #[expect(unsafe_code, reason = "system calls that the standard library does not offer, and maps")]
 mod sys;
+mod trouble;
 #[cfg(all(target_os = "linux", feature = "uring"))]
 mod uring;
 mod wake;
@@ -34,6 +35,7 @@ pub use lock::LOCK_FILE;
 pub use posix::{PosixDisk, SyncThread};
 pub(crate) use read_only::ReadOnlyDisk;
 pub use simulated::SimulatedDisk;
+pub(crate) use trouble::{is_bad_medium, is_full, is_out_of_descriptors, is_passing};
 #[cfg(all(target_os = "linux", feature = "uring"))]
 pub use uring::UringDisk;
 
@@ -82,7 +84,8 @@ pub trait Disk: Send + Sync + Debug {
     /// Removes a directory and all that is in it. A crash leaves any part of it.
     fn remove_directory(&self, path: &Path) -> io::Result<()>;
 
-    /// When it returns `Ok`, all names made, changed and removed in this directory before are certain.
+    /// When it returns `Ok`, all names made, changed and removed in this directory before are certain. An error is final, as that of
+    /// [`DiskFile::sync`]; only where the directory could not be opened for want of a descriptor nothing was tried.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
     /// Takes the directory for this process: an `fcntl` write lock on the file `.lock` in it, which excludes Kafka as well.
@@ -123,7 +126,9 @@ pub trait DiskFile: Any + Send + Sync + Debug {
     fn write_all_at(&self, bytes: &[u8], position: u64) -> io::Result<()>;
 
     /// When it returns `Ok`, all bytes of writes that completed before, and the size, are certain (`fdatasync`; on Apple's systems
-    /// `F_FULLFSYNC`, because `fsync` there leaves them in the drive's cache). The name is not. An error is final: what was written since the last good sync may be lost, and a second call proves nothing.
+    /// `F_FULLFSYNC`, because `fsync` there leaves them in the drive's cache). The name is not. An error is final: what was written since
+    /// the last good sync may be lost, and a second call proves nothing. So it is never of the kinds that say that there is no room,
+    /// whatever its text says.
     fn sync(&self) -> io::Result<()>;
 
     /// Sets the size: shorter cuts, longer adds zeros. Room that was reserved behind it is given back. Not certain before a sync:

@@ -13,7 +13,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use super::choose::RingRefusal;
 use super::wake::Wake;
-use super::{Completion, Done, File, Operation, OperationKind, Wait, sys};
+use super::{Completion, Done, File, Operation, OperationKind, Wait, sys, trouble};
 
 /// How often an operation that the kernel did not do for reasons of its own is handed to it, before the caller does it.
 const ATTEMPTS_MAX: u8 = 8;
@@ -264,7 +264,8 @@ impl Job {
 
     fn refused(&mut self, errno: i32) -> Option<io::Result<()>> {
         if !matches!(errno, libc::EINTR | libc::EAGAIN | libc::ECANCELED) {
-            return Some(Err(io::Error::from_raw_os_error(errno)));
+            let error = io::Error::from_raw_os_error(errno);
+            return Some(Err(if matches!(self.work, Work::Sync) { trouble::of_sync(error) } else { error }));
         }
         // It was not done, and nothing is wrong with the file.
         self.attempts += 1;
@@ -387,8 +388,11 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let file = new_file(&root);
         for errno in [libc::EIO, libc::ENOSPC, libc::EBADF] {
-            let error = job(&file, Work::Sync).advance(-errno).unwrap().unwrap_err();
+            let write = write_of(vec![Bytes::from_static(b"x")], 0);
+            let error = job(&file, write).advance(-errno).unwrap().unwrap_err();
             assert_eq!(error.raw_os_error(), Some(errno));
+            let error = job(&file, Work::Sync).advance(-errno).unwrap().unwrap_err();
+            assert!(!trouble::is_passing(&error), "a sync that failed is final: {error}");
         }
         let mut stuck = job(&file, write_of(vec![Bytes::from_static(b"x")], 0));
         assert_eq!(stuck.advance(0).unwrap().unwrap_err().kind(), io::ErrorKind::WriteZero);

@@ -16,16 +16,6 @@ use crate::segment::{FirstBatch, Frame};
 use crate::state::{ProducerBatch, Verdict};
 use crate::units::{LeaderEpoch, Now, Offset, OffsetRange, Timestamp};
 
-impl From<BeginEpochError> for AppendError {
-    fn from(error: BeginEpochError) -> Self {
-        match error {
-            BeginEpochError::Stale { asked, latest } => Self::StaleEpoch { permit: asked, latest },
-            BeginEpochError::Truncating => Self::Truncating,
-            BeginEpochError::Closed(why) => Self::Closed(why),
-        }
-    }
-}
-
 impl From<NoRoom> for Refusal {
     fn from(no_room: NoRoom) -> Self {
         match no_room {
@@ -72,7 +62,7 @@ impl Inner {
                 Admitted::Rolling => self.demand_for_roll(bytes, now),
                 Admitted::Yes if is_new_epoch(&writer, Some(permit.epoch())) => {
                     drop(writer);
-                    self.begin_epoch(permit.epoch())?;
+                    self.begin_epoch(permit.epoch()).map_err(|error| self.epoch_error(&error, bytes))?;
                     continue;
                 }
                 Admitted::Yes => {
@@ -161,9 +151,8 @@ impl Inner {
             }
             drop(writer);
             if let Some((epoch, start)) = new_epoch {
-                if self.note_epoch(epoch, start).is_err() {
-                    let closed = Refusal::Closed(super::Closed::StoreFailed);
-                    return self.replica_result(first, done, &closed, demand.bytes);
+                if let Err(no_room) = self.note_epoch(epoch, start) {
+                    return self.replica_result(first, done, &no_room.into(), demand.bytes);
                 }
             } else if headers.peek().is_some()
                 && let Err(no_room) = self.make_room(&demand)
@@ -246,6 +235,16 @@ impl Inner {
         Appended { offsets, ticket: self.ticket(end), duplicate: false, log_append_time: None }
     }
 
+    fn epoch_error(&self, error: &BeginEpochError, bytes: usize) -> AppendError {
+        match *error {
+            BeginEpochError::Stale { asked, latest } => AppendError::StaleEpoch { permit: asked, latest },
+            BeginEpochError::OutOfSpace => self.leader_error(&Refusal::OutOfSpace, bytes),
+            BeginEpochError::OutOfDescriptors => AppendError::OutOfDescriptors,
+            BeginEpochError::Truncating => AppendError::Truncating,
+            BeginEpochError::Closed(why) => AppendError::Closed(why),
+        }
+    }
+
     fn leader_error(&self, refusal: &Refusal, bytes: usize) -> AppendError {
         match *refusal {
             Refusal::OutOfSpace => {
@@ -262,8 +261,10 @@ impl Inner {
 
     /// What a full device would have to have free for an append, beside what it has; somebody may have made room since.
     fn missing_bytes(&self, bytes: usize) -> u64 {
-        let free = self.shared.disk.free_bytes(&self.shared.directory).unwrap_or_default();
-        (bytes as u64).saturating_sub(free).max(1)
+        let disk = self.shared.disk.as_ref();
+        let free = || disk.free_bytes(&self.shared.directory).unwrap_or_default();
+        let allowed = self.shared.reserve.allow(disk, bytes as u64);
+        allowed.err().unwrap_or_else(|| (bytes as u64).saturating_sub(free()).max(1))
     }
 
     /// What was appended before there was no room for more is appended.

@@ -80,6 +80,7 @@ impl Driver {
     /// Gives the logs that have to be sealed before they can be synced. Whoever may block does that when he has let go of the driver,
     /// because a seal waits for whoever cuts the log, who in turn waits for the driver; for whoever must not block it is a job.
     pub(crate) fn turn(&mut self, shared: &Shared, wait: Wait, patience: Patience) -> Vec<Arc<Inner>> {
+        let _watch = shared.watch();
         let (mut news, mut unsealed) = (false, Vec::new());
         loop {
             let operations = self.collect(shared, patience, &mut unsealed);

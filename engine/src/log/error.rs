@@ -20,6 +20,10 @@ pub enum Closed {
     /// Nothing is lost that was not lost by that. The log opens again as after a failed write.
     #[error("the log's file was exchanged by somebody else")]
     FileExchanged,
+    /// A thread panicked in the middle of a change, so that what is in memory is not to be believed. The log opens again as after a failed
+    /// write.
+    #[error("a thread panicked")]
+    Panicked,
     /// The whole directory was given up.
     #[error("the directory has failed")]
     StoreFailed,
@@ -148,10 +152,16 @@ pub enum BeginEpochError {
         /// The log's latest epoch.
         latest: LeaderEpoch,
     },
+    /// The device is full, and the file of epochs could not be written. Refuses this call; it may succeed when there is room again.
+    #[error("no space left on the device for the file of leader epochs")]
+    OutOfSpace,
+    /// No more files can be opened, and the new file of epochs is one. Refuses this call; it may succeed when others are closed.
+    #[error("no descriptor is left for the file of leader epochs")]
+    OutOfDescriptors,
     /// A truncation is under way. Refuses this call.
     #[error("the log is being truncated")]
     Truncating,
-    /// The log is closed, or has just been: the file of epochs could not be written.
+    /// The log is closed, or the whole directory has just failed: the file of epochs could not be written.
     #[error("the log is closed: {0}")]
     Closed(#[from] Closed),
 }
@@ -166,6 +176,13 @@ pub enum TicketError {
     /// The log is closed.
     #[error("the log is closed: {0}")]
     Closed(#[from] Closed),
+    /// The device is full, and an older segment has to be finished before what is waited for can be synced. Refuses this call; it may be
+    /// waited for again when there is room.
+    #[error("no space left on the device for what has to be synced before")]
+    OutOfSpace,
+    /// As for [`TicketError::OutOfSpace`], for want of a descriptor.
+    #[error("no descriptor is left for what has to be synced before")]
+    OutOfDescriptors,
     /// The store has no such log (any more).
     #[error("there is no such log")]
     UnknownLog,

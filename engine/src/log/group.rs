@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::LogId;
 use super::inner::Inner;
-use super::seal::FileError;
 use super::shared::{Shared, lock};
+use super::trouble::FileError;
 use super::writer::{Phase, SyncedBy, Writer};
 use crate::disk::{File, Operation, OperationKind, Patience, Wait};
 use crate::segment::{FileKind, Segment};

@@ -90,6 +90,7 @@ impl Log {
     /// A leadership begins at the accepted end. Its file is written at once and synced later: an epoch without records may be forgotten
     /// by power loss, one with records is found in them.
     pub fn begin_epoch(&self, epoch: LeaderEpoch) -> Result<(), BeginEpochError> {
+        let _watch = self.0.watch();
         self.0.begin_epoch(epoch)
     }
 
@@ -97,6 +98,7 @@ impl Log {
     ///
     /// A kill leaves a prefix of what was not yet written, a power loss any pages of what was not yet durable.
     pub fn append(&self, permit: Permit, batch: ProducedBatch, now: Now) -> Result<Appended, AppendError> {
+        let _watch = self.0.watch();
         self.0.append(permit, batch, now)
     }
 
@@ -107,6 +109,7 @@ impl Log {
         batches: &ReplicatedBatches,
         now: Now,
     ) -> Result<Appended, ReplicaAppendError> {
+        let _watch = self.0.watch();
         self.0.append_replicated(batches, now)
     }
 

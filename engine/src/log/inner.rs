@@ -1,5 +1,6 @@
 //! The parts of a log and the ways to reach them.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -68,7 +69,13 @@ pub(crate) struct Waiter {
 
 impl Inner {
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
-        lock(&self.writer)
+        self.writer.lock().unwrap_or_else(|poisoned| {
+            let mut writer = poisoned.into_inner();
+            if !matches!(writer.phase, Phase::Closed(_)) {
+                writer.phase = Phase::Closed(Closed::Panicked);
+            }
+            writer
+        })
     }
 
     pub(crate) fn view(&self) -> Arc<View> {
@@ -91,6 +98,7 @@ impl Inner {
 
     /// Calls with the facts of this moment. The log's writer waits meanwhile.
     pub(crate) fn with_facts<R>(&self, call: impl FnOnce(&LogFacts<'_>) -> R) -> R {
+        let _watch = self.watch();
         let writer = self.writer();
         let durable = self.marks.durable.get();
         call(&LogFacts {
@@ -198,15 +206,17 @@ impl Inner {
             }
             waiters.extract_if(.., |waiter| self.reached(waiter.ticket, waiter.step) != Ok(false)).collect()
         };
-        for waiter in woken {
-            waiter.waker.wake();
-        }
+        wake(woken);
     }
 
     pub(crate) fn wake_all(&self) {
-        let woken = std::mem::take(&mut *lock(&self.waiters));
-        for waiter in woken {
-            waiter.waker.wake();
-        }
+        wake(std::mem::take(&mut *lock(&self.waiters)));
+    }
+}
+
+/// A waker is somebody else's: one that panics is the misfortune of its own task.
+fn wake(waiters: Vec<Waiter>) {
+    for waiter in waiters {
+        drop(catch_unwind(AssertUnwindSafe(|| waiter.waker.wake())));
     }
 }

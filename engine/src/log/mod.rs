@@ -26,13 +26,16 @@ mod noting;
 mod producers;
 mod queue;
 mod read;
+mod reserve;
 mod retain;
 mod room;
 mod seal;
 mod shared;
 mod tail;
 mod times;
+mod trouble;
 mod truncate;
+mod watch;
 mod windows;
 mod writer;
 
@@ -44,6 +47,7 @@ pub use facts::LogFacts;
 pub use handle::Log;
 pub use ladder::{Appended, LogId, Permit, Step, Ticket};
 pub use read::{ColdRead, Read, Records, TimestampedOffset};
+pub use reserve::{RESERVE_FILE, ReserveReport};
 
 pub(crate) use fetch::{Source, read_segments};
 pub(crate) use inner::{Inner, View, Waiter};
@@ -51,9 +55,9 @@ pub(crate) use marks::Marks;
 pub(crate) use producers::rebuild_producers;
 pub(crate) use queue::WriteQueue;
 pub(crate) use room::new_active;
-pub(crate) use seal::FileError;
 pub(crate) use shared::{Limits, Shared, lock};
 pub(crate) use tail::Tail;
+pub(crate) use trouble::FileError;
 pub(crate) use truncate::{CutError, walk_failed};
 pub(crate) use writer::{Active, Names, Phase, SyncState, Unsealed, Writer};
 #[cfg(test)]

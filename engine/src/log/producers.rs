@@ -1,13 +1,14 @@
 //! Makes the state of producers again: the newest snapshot that is left, and the batches behind it.
 
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::inner::Inner;
 use super::noting::transaction_marker;
-use super::seal::FileError;
-use super::truncate::{CutError, walk_failed};
+use super::truncate::{CutError, unread, walk_failed};
 use super::windows::recall_windows;
-use crate::disk::Open;
+use crate::disk::{Disk, Open, is_bad_medium};
 use crate::segment::{AtDamage, FileKind, Segment, Walk, WalkError, file_path, parse_file_name};
 use crate::state::{ProducerBatch, Producers};
 use crate::units::{Monotonic, Offset, Timestamp};
@@ -48,12 +49,11 @@ pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Res
     Ok(Rebuilt { producers, damaged })
 }
 
-fn newest_snapshot(log: &Inner, end: Offset, now: Monotonic) -> Result<(Producers, Offset), FileError> {
+fn newest_snapshot(log: &Inner, end: Offset, now: Monotonic) -> Result<(Producers, Offset), CutError> {
     let disk = &log.shared.disk;
-    let fail = |error| log.failed("read snapshots", log.directory.to_path_buf(), error);
     let mut offsets: Vec<Offset> = disk
         .list(&log.directory)
-        .map_err(fail)?
+        .map_err(|error| unread(log.directory.to_path_buf(), error))?
         .iter()
         .filter_map(|entry| parse_file_name(&entry.name))
         .filter_map(|(offset, kind)| (kind == FileKind::Snapshot && offset <= end).then_some(offset))
@@ -61,17 +61,27 @@ fn newest_snapshot(log: &Inner, end: Offset, now: Monotonic) -> Result<(Producer
     offsets.sort_unstable();
     let limits = log.shared.limits.producers;
     while let Some(offset) = offsets.pop() {
-        let file =
-            disk.open(&file_path(&log.directory, offset, FileKind::Snapshot), Open::Read).map_err(fail)?;
-        let mut bytes = vec![0; usize::try_from(file.size().map_err(fail)?).unwrap_or_default()];
-        let count = file.read_at(&mut bytes, 0).map_err(fail)?;
-        if let Ok(producers) = Producers::decode_snapshot(bytes.get(..count).unwrap_or_default(), limits, now)
-        {
-            return Ok((producers, offset));
+        let path = file_path(&log.directory, offset, FileKind::Snapshot);
+        match read_snapshot(disk.as_ref(), &path) {
+            Ok(bytes) => {
+                if let Ok(producers) = Producers::decode_snapshot(&bytes, limits, now) {
+                    return Ok((producers, offset));
+                }
+            }
+            Err(error) if is_bad_medium(&error) => {}
+            Err(error) => return Err(unread(path, error)),
         }
         // A damaged one is passed over: an older one and more of the log say the same.
     }
     Ok((Producers::new(limits), Offset::ZERO))
+}
+
+fn read_snapshot(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+    let file = disk.open(path, Open::Read)?;
+    let mut bytes = vec![0; usize::try_from(file.size()?).unwrap_or_default()];
+    let count = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(count);
+    Ok(bytes)
 }
 
 /// Takes in the batches of a segment that lie in `from..end`.

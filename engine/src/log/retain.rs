@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::inner::Inner;
-use super::room::NoRoom;
-use super::seal::FileError;
 use super::shared::lock;
-use super::truncate::{CutError, walk_failed};
+use super::trouble::{FileError, or_later};
+use super::truncate::{CutError, no_room_for, walk_failed};
 use super::writer::{Demand, Phase};
 use super::{Cleanup, Closed, LogConfig};
+use crate::checkpoint::Certainty;
 use crate::retention::{RetentionRules, SegmentFacts, plan_retention};
 use crate::segment::{FileKind, Segment, WalkError};
 use crate::units::{Now, Offset, Timestamp};
@@ -42,20 +42,27 @@ impl Inner {
             return Ok(Retained::default());
         }
         if plan.roll {
-            // One always remains: an empty one at the end.
-            self.roll_now(now)?;
+            // One always remains: an empty one at the end. Where there is no room for it, the last one stays for now.
+            match self.roll_now(now) {
+                Err(CutError::File(error)) if error.passes() => {}
+                rolled => rolled?,
+            }
             view = self.view();
         }
         let going = going.min(view.segments.len().saturating_sub(1));
+        if going == 0 {
+            return Ok(Retained::default());
+        }
         let (gone, kept) = view.segments.split_at(going);
         let Some(start) = kept.first().map(|segment| segment.base()) else { return Ok(Retained::default()) };
         // The start is raised before anything goes, so that nobody begins to read what is about to.
         self.marks.start.raise(start.max(self.marks.start.get()));
         persist()?;
+        let (retained, removed) = self.remove_oldest(gone);
         let epochs_changed = {
             let mut writer = self.writer();
-            // Taken again: a roll may have added one meanwhile.
-            let segments: Vec<_> = self.view().segments.iter().skip(going).map(Arc::clone).collect();
+            // Taken again: a roll may have added one meanwhile. What could not be removed goes another time.
+            let segments = self.view().segments.iter().skip(retained.segments).map(Arc::clone).collect();
             self.set_segments(segments);
             writer.unsealed.retain(|unsealed| unsealed.segment.base() >= start);
             writer.damaged.retain(|range| range.segment >= start && self.is_missed(range));
@@ -64,23 +71,27 @@ impl Inner {
             writer.epochs_unsynced |= changed;
             changed
         };
+        removed?;
         if epochs_changed {
-            self.write_epochs(crate::checkpoint::Certainty::Written)?;
+            self.withdraw_epochs(Certainty::Written)?;
         }
         self.note_moved();
-        let mut retained = Retained::default();
-        for segment in gone {
-            retained.segments += 1;
-            retained.bytes += segment.size();
-            self.remove_segment(segment)?;
-        }
-        self.remove_snapshots(|offset| offset < start)?;
+        or_later(self.remove_snapshots(|offset| offset < start))?;
         Ok(retained)
     }
 
-    fn remove_segment(&self, segment: &Segment) -> Result<(), FileError> {
-        let removed = segment.remove();
-        removed.map_err(|error| self.failed("remove a segment", segment.path(FileKind::Log), error))
+    /// Removes the files of segments, the oldest first; what was removed before an error is.
+    fn remove_oldest(&self, segments: &[Arc<Segment>]) -> (Retained, Result<(), FileError>) {
+        let mut retained = Retained::default();
+        for segment in segments {
+            if let Err(error) = segment.remove() {
+                let failed = self.failed("remove a segment", segment.path(FileKind::Log), error);
+                return (retained, Err(failed));
+            }
+            retained.segments += 1;
+            retained.bytes += segment.size();
+        }
+        (retained, Ok(()))
     }
 
     /// Rolls although the active segment is neither full nor old.
@@ -103,10 +114,7 @@ impl Inner {
             writer.phase = Phase::Open;
         }
         drop(writer);
-        rolled.map_err(|no_room| match no_room {
-            NoRoom::Closed(why) => CutError::Closed(why),
-            NoRoom::OutOfSpace | NoRoom::OutOfDescriptors | NoRoom::Truncating => CutError::Truncating,
-        })
+        rolled.map_err(|no_room| no_room_for(no_room, &self.directory))
     }
 }
 

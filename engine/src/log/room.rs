@@ -12,8 +12,8 @@ use super::inner::Inner;
 use super::shared::{Shared, lock};
 use super::writer::{Active, Demand, Need, Phase, SyncedBy, Unsealed};
 use super::{Closed, LogConfig};
-use crate::checkpoint::{is_full, is_out_of_descriptors};
 use crate::disk::{File, Open, Patience, Wait};
+use crate::disk::{is_full, is_out_of_descriptors};
 use crate::segment::{Exchanged, FileKind, Home, IndexSettings, Segment, file_path};
 use crate::sync::yield_now;
 use crate::units::{Offset, Timestamp};
@@ -22,7 +22,7 @@ const STEP_BYTES_MIN: u64 = 64 << 10;
 const STEP_BYTES_MAX: u64 = 16 << 20;
 
 /// Why there is no room.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum NoRoom {
     OutOfSpace,
     OutOfDescriptors,
@@ -83,6 +83,7 @@ impl Inner {
             return Ok(());
         }
         let least = size + demand.bytes as u64;
+        self.allow(demand.bytes as u64)?;
         let most = u64::from(config.segment_bytes_max).max(least);
         let (reserved, step) = self.reserve(&file, least, (size + step).clamp(least, most), step)?;
         let mut writer = self.writer();
@@ -105,7 +106,7 @@ impl Inner {
                 lock(&self.shared.news).failed.push(self.id);
                 return NoRoom::Closed(Closed::FileExchanged);
             }
-            self.refuse_room(&error)
+            self.refuse_room(&self.directory, &error)
         })
     }
 
@@ -118,34 +119,30 @@ impl Inner {
             Err(error) if is_full(&error) && wished > least => {
                 self.reserve(file, least, least, STEP_BYTES_MIN)
             }
-            Err(error) => Err(self.refuse_room(&error)),
+            Err(error) => Err(self.refuse_room(&self.directory, &error)),
         }
     }
 
     /// Makes the next segment. What was accepted into the old one is written first, so that a kill leaves no hole between the two:
     /// it leaves an empty next segment, or none.
     pub(crate) fn roll(self: &Arc<Self>, demand: &Demand, config: &LogConfig) -> Result<(), NoRoom> {
+        self.allow(demand.bytes as u64)?;
         self.drain().map_err(NoRoom::Closed)?;
         let (old, base) = {
             let writer = self.writer();
             (Arc::clone(&writer.active.segment), next_base(self.marks.accepted.get(), demand))
         };
         let made = self.make_segment(base, demand.bytes as u64, config, demand.now);
-        let active = match made {
-            Ok(active) => active,
-            Err(no_room) => {
-                let path = file_path(&self.directory, base, FileKind::Log);
-                match self.shared.disk.remove_file(&path) {
-                    // Beside what is appended to the old segment it would hide that from readers at the next opening.
-                    Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                        self.shared.fail(&path, "remove a segment that has no room", &error);
-                        return Err(NoRoom::Closed(Closed::StoreFailed));
-                    }
-                    Ok(()) | Err(_) => return Err(no_room),
-                }
-            }
-        };
         let emptied = old.size() == 0 && old.base() < base;
+        let active = made.and_then(|active| {
+            // Nothing of it may stay: between two segments it would look like an end that a power loss has taken.
+            let removed = if emptied { old.remove() } else { Ok(()) };
+            removed.map(|()| active).map_err(|error| self.refuse_room(&old.path(FileKind::Log), &error))
+        });
+        let active = match active {
+            Ok(active) => active,
+            Err(no_room) => return Err(self.unmake_segment(base, no_room)),
+        };
         {
             let mut writer = self.writer();
             if writer.phase != Phase::Rolling {
@@ -164,11 +161,22 @@ impl Inner {
             writer.names.made += 1;
             self.set_segments(segments);
         }
-        if emptied {
-            old.remove().map_err(|error| self.refuse_room(&error))?;
-        }
         lock(&self.shared.sealing).push(self.id);
         Ok(())
+    }
+
+    /// Removes the next segment, for which there is no room. Beside what is appended to the old one it would hide that from readers of the
+    /// next opening; where it cannot be removed, nothing is appended before it is the next one.
+    fn unmake_segment(&self, base: Offset, no_room: NoRoom) -> NoRoom {
+        let path = file_path(&self.directory, base, FileKind::Log);
+        match self.shared.disk.remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                let refused = self.refuse_room(&path, &error);
+                self.writer().active.next_is_there = true;
+                refused
+            }
+            Ok(()) | Err(_) => no_room,
+        }
     }
 
     /// An empty segment with room for `bytes`.
@@ -179,10 +187,15 @@ impl Inner {
         config: &LogConfig,
         now: Timestamp,
     ) -> Result<Active, NoRoom> {
-        self.shared.make_way();
-        let made = new_active(&self.shared, &self.directory, base, config, now);
-        let mut active = made.map_err(|error| self.refuse_room(&error))?;
-        let file = active.segment.file().map_err(|error| self.refuse_room(&error))?;
+        let refuse = |error: io::Error| self.refuse_room(&self.directory, &error);
+        let make = || {
+            self.shared.make_way();
+            new_active(&self.shared, &self.directory, base, config, now)
+        };
+        // Without records it is for what has to go through.
+        let new = if bytes == 0 { self.shared.with_reserve(make) } else { make() };
+        let mut active = new.map_err(refuse)?;
+        let file = active.segment.file().map_err(refuse)?;
         let wished = STEP_BYTES_MIN.min(u64::from(config.segment_bytes_max)).max(bytes);
         if bytes > 0 {
             (active.reserved, active.reserve_step) = self.reserve(&file, bytes, wished, STEP_BYTES_MIN)?;
@@ -211,12 +224,22 @@ impl Inner {
         }
     }
 
+    /// Waits until nothing of a closed log is under way.
+    pub(crate) fn wait_until_landed(self: &Arc<Self>) {
+        self.wait_for_sync();
+        while self.writer().queue.is_flying() && !self.shared.has_failed() {
+            self.turn_driver();
+        }
+    }
+
     /// Waits until no sync is under way that may cover the same bytes as the one that the caller is about to make.
     pub(crate) fn wait_for_sync(&self) {
         loop {
             // Whoever has the driver reaps it.
             let turn = self.shared.progress.wait_unless(|| match self.writer().sync.under_way {
                 None => Some(None),
+                // Whoever was to end it may be no more.
+                Some(_) if self.shared.has_failed() => Some(None),
                 Some(SyncedBy::Job) => None,
                 Some(SyncedBy::Driver) => self.shared.driver.try_lock().ok().map(Some),
             });
@@ -249,14 +272,23 @@ impl Inner {
         }
     }
 
-    fn refuse_room(&self, error: &io::Error) -> NoRoom {
+    /// Records get no room while the space in reserve is given back.
+    fn allow(&self, bytes: u64) -> Result<(), NoRoom> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let allowed = self.shared.reserve.allow(self.shared.disk.as_ref(), bytes);
+        allowed.map_err(|_missing| NoRoom::OutOfSpace)
+    }
+
+    pub(crate) fn refuse_room(&self, path: &Path, error: &io::Error) -> NoRoom {
         if is_full(error) {
             return NoRoom::OutOfSpace;
         }
         if is_out_of_descriptors(error) {
             return NoRoom::OutOfDescriptors;
         }
-        self.shared.fail(&self.directory, "make room for appends", error);
+        self.shared.fail(path, "make room for appends", error);
         NoRoom::Closed(Closed::StoreFailed)
     }
 }
@@ -295,6 +327,7 @@ pub(crate) fn new_active(
         reserved: 0,
         reserve_step: STEP_BYTES_MIN,
         first: None,
+        next_is_there: false,
         created: now,
         age_max: shared.age_max(config),
     })

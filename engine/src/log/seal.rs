@@ -2,23 +2,16 @@
 //! recovery found is written again before, also in the segment that goes on growing.
 
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Closed;
 use super::inner::Inner;
 use super::shared::lock;
+use super::trouble::FileError;
 use super::writer::{Phase, Unsealed};
 use crate::disk::Open;
 use crate::segment::{FileKind, file_path};
 use crate::units::Offset;
-
-/// A file that could not be changed. The directory has failed.
-#[derive(Debug)]
-pub(crate) struct FileError {
-    pub(crate) path: PathBuf,
-    pub(crate) source: io::Error,
-}
 
 impl Inner {
     /// Whether something older than the active segment has to be synced before it, and can be: when a sync that is under way ends, the
@@ -28,14 +21,24 @@ impl Inner {
         writer.sync.is_wanted() && writer.needs_seal() && writer.sync.under_way.is_none()
     }
 
-    /// Seals what was rolled. Each step may be repeated: a crash leaves segments that recovery finds above the recovery point.
+    /// Seals what was rolled. Each step may be repeated: a crash leaves segments that recovery finds above the recovery point. What finds no
+    /// room is done later.
     pub(crate) fn seal_rolled(self: &Arc<Self>) -> Result<(), FileError> {
+        let _watch = self.watch();
         let _maintenance = lock(&self.maintenance);
         self.seal_rolled_held()
     }
 
     /// As [`Inner::seal_rolled`], for a caller who holds `maintenance`.
     pub(crate) fn seal_rolled_held(self: &Arc<Self>) -> Result<(), FileError> {
+        self.seal_all().inspect_err(|error| {
+            if error.passes() {
+                self.shared.put_off(self.id);
+            }
+        })
+    }
+
+    fn seal_all(self: &Arc<Self>) -> Result<(), FileError> {
         loop {
             // One of a file that is to be sealed, from when it grew; another is not begun before the seal.
             self.wait_for_sync();
@@ -99,7 +102,7 @@ impl Inner {
             segment.write_sealed_indexes()?;
             file.sync()
         };
-        log().map_err(|error| self.failed("seal", path, error))?;
+        self.shared.with_reserve(log).map_err(|error| self.failed("seal", path, error))?;
         if let Some((offset, bytes)) = &unsealed.snapshot {
             self.write_snapshot(*offset, bytes)?;
         }
@@ -115,17 +118,11 @@ impl Inner {
             file.write_all_at(bytes, 0)?;
             file.sync()
         };
-        write().map_err(|error| self.failed("write a snapshot", path.clone(), error))
+        self.shared.with_reserve(write).map_err(|error| self.failed("write a snapshot", path.clone(), error))
     }
 
     pub(crate) fn sync_directory(&self) -> Result<(), FileError> {
         let synced = self.shared.disk.sync_directory(&self.directory);
         synced.map_err(|error| self.failed("sync a directory", self.directory.to_path_buf(), error))
-    }
-
-    /// Gives the directory up.
-    pub(crate) fn failed(&self, what: &'static str, path: PathBuf, source: io::Error) -> FileError {
-        self.shared.fail(&path, what, &source);
-        FileError { path, source }
     }
 }

@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::driver::Driver;
 use super::inner::Inner;
+use super::reserve::Reserve;
+use super::trouble::PutOff;
 use super::{LogId, StoreFailure};
 use crate::disk::{DirectoryLock, Disk, Queue};
 use crate::rules::Rules;
@@ -23,6 +25,7 @@ pub(crate) struct Limits {
     pub(crate) tail_bytes_max: usize,
     pub(crate) open_files_max: usize,
     pub(crate) mapped_indexes_max: usize,
+    pub(crate) reserve_bytes: Option<u64>,
     pub(crate) producers: ProducersConfig,
     pub(crate) rules: Rules,
 }
@@ -41,6 +44,9 @@ pub(crate) struct Shared {
     pub(crate) news: Mutex<News>,
     /// Logs with segments to seal.
     pub(crate) sealing: Mutex<Vec<LogId>>,
+    /// Logs with something that waits for room.
+    pub(crate) put_off: Mutex<PutOff>,
+    pub(crate) reserve: Reserve,
     /// Segments in which something did not fit; each is to be examined.
     pub(crate) suspect: Mutex<Vec<(LogId, Offset)>>,
     /// Logs with bytes that are not durable, and since when; each at most once.
@@ -112,12 +118,14 @@ impl Shared {
             disk,
             directory: directory.to_owned(),
             files: Arc::new(OpenFiles::new(limits.open_files_max, limits.mapped_indexes_max)),
+            reserve: Reserve::new(directory, limits.reserve_bytes),
             limits,
             logs: RwLock::default(),
             driver: Mutex::new(driver),
             ready: Mutex::default(),
             news: Mutex::default(),
             sealing: Mutex::default(),
+            put_off: Mutex::default(),
             suspect: Mutex::default(),
             dirty: Mutex::default(),
             progress: Progress::default(),
@@ -178,7 +186,7 @@ impl Shared {
     }
 }
 
-/// A lock whose holder cannot have left it half changed: what a panic interrupts here are whole assignments.
+/// A lock. Where a panic may have left what it guards half changed, the log or the directory is offline by now; see [`super::watch`].
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

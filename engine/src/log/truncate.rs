@@ -8,6 +8,7 @@
 //! again. The recovery point goes down first, so that nothing above it is believed which may be half old and half new.
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::fetch::damaged;
@@ -15,15 +16,16 @@ use super::inner::Inner;
 use super::producers::rebuild_producers;
 use super::queue::WriteQueue;
 use super::room::NoRoom;
-use super::seal::FileError;
 use super::shared::lock;
+use super::trouble::FileError;
 use super::writer::{Active, Phase};
 use super::{Closed, ReadError};
 use crate::checkpoint::Certainty;
+use crate::disk::is_passing;
 use crate::rules::Rule;
 use crate::segment::{FileKind, FirstBatch, Segment, WalkError, parse_file_name};
 use crate::state::{EpochHistory, Producers};
-use crate::units::Offset;
+use crate::units::{Now, Offset};
 
 /// Why a log was not cut.
 #[derive(Debug)]
@@ -87,7 +89,7 @@ impl Inner {
         }
         self.cut_files(go, &last, size)?;
         if epochs_changed {
-            self.write_epochs(Certainty::Written)?;
+            self.withdraw_epochs(Certainty::Written)?;
         }
         if self.holds(Rule::ProducersFollowTruncation) {
             let rebuilt = rebuild_producers(self, end, now.monotonic)?;
@@ -107,6 +109,7 @@ impl Inner {
             reserved: size,
             reserve_step: 64 << 10,
             first,
+            next_is_there: false,
             created: now.wall,
             age_max,
         };
@@ -137,24 +140,8 @@ impl Inner {
         // All of the old log is uncertain from now on: where a power loss brings some of it back and some not, recovery cuts at the gap.
         let first = old.segments.first().map_or(offset, |first| first.base());
         self.lower_durable(offset, || lower(offset.min(first), offset))?;
-        // Newest first, and the oldest only when the others are gone for certain, so that what a crash leaves is a beginning of the log.
-        let (oldest, later) = old.segments.split_at(1);
-        self.remove_segments(later)?;
-        if !later.is_empty() {
-            self.sync_directory()?;
-        }
-        self.remove_segments(oldest)?;
-        self.remove_snapshots(|_| true)?;
-        // Nothing of the old log may come back beside the new one.
-        self.sync_directory()?;
-        let made = self.make_segment(offset, 0, &self.config(), now.wall);
-        let active = made.map_err(|no_room| match no_room {
-            NoRoom::Closed(why) => CutError::Closed(why),
-            NoRoom::OutOfSpace | NoRoom::OutOfDescriptors | NoRoom::Truncating => {
-                let error = io::Error::from(io::ErrorKind::StorageFull);
-                CutError::File(self.failed("make a segment", self.directory.to_path_buf(), error))
-            }
-        })?;
+        let active =
+            self.exchange_segments(&old.segments, offset, now).inspect_err(|_| self.close_half_cut())?;
         let segments = vec![Arc::clone(&active.segment)];
         {
             let mut writer = self.writer();
@@ -168,9 +155,25 @@ impl Inner {
         self.publish_cut(segments, offset);
         self.marks.start.set(offset);
         self.marks.durable.set(offset);
-        self.write_epochs(Certainty::Durable)?;
+        self.withdraw_epochs(Certainty::Durable)?;
         self.sync_directory()?;
         Ok(offset)
+    }
+
+    /// Removes all segments, and makes the one that the log goes on with.
+    fn exchange_segments(&self, old: &[Arc<Segment>], offset: Offset, now: Now) -> Result<Active, CutError> {
+        // Newest first, and the oldest only when the others are gone for certain, so that what a crash leaves is a beginning of the log.
+        let (oldest, later) = old.split_at(1);
+        self.remove_segments(later)?;
+        if !later.is_empty() {
+            self.sync_directory()?;
+        }
+        self.remove_segments(oldest)?;
+        self.remove_snapshots(|_| true)?;
+        // Nothing of the old log may come back beside the new one.
+        self.sync_directory()?;
+        let made = self.make_segment(offset, 0, &self.config(), now.wall);
+        made.map_err(|no_room| no_room_for(no_room, &self.directory))
     }
 
     /// Lowers the mark first, so that no other checkpoint brings the old one back. Where the file cannot be written nothing is cut, and what
@@ -205,10 +208,12 @@ impl Inner {
     /// Takes appends again, unless the cut has begun and not ended: then nobody knows where the next byte would go.
     fn end_cut(self: &Arc<Self>, generation: u64, is_cut: bool) {
         self.note_moved();
+        if !is_cut && generation != self.marks.generation() {
+            self.close_half_cut();
+        }
         let mut writer = self.writer();
-        let is_half_done = !is_cut && generation != self.marks.generation();
         if writer.phase == Phase::Truncating {
-            writer.phase = if is_half_done { Phase::Closed(Closed::CutFailed) } else { Phase::Open };
+            writer.phase = Phase::Open;
         }
         let is_sync_wanted = writer.sync.is_wanted();
         drop(writer);
@@ -216,11 +221,17 @@ impl Inner {
             // The driver has put it off.
             self.make_ready();
         }
-        if is_half_done {
-            lock(&self.shared.news).failed.push(self.id);
-        }
         self.wake_reached();
         self.shared.progress.tell();
+    }
+
+    /// A cut has begun and cannot be ended: the log is to be opened again.
+    fn close_half_cut(&self) {
+        let mut writer = self.writer();
+        if writer.phase == Phase::Truncating {
+            writer.phase = Phase::Closed(Closed::CutFailed);
+            lock(&self.shared.news).failed.push(self.id);
+        }
     }
 
     /// The segment that stays the last one, and where it is cut.
@@ -329,7 +340,30 @@ fn first_batch(segment: &Arc<Segment>) -> Result<Option<FirstBatch>, CutError> {
 
 /// What a walk over a segment failed for.
 pub(crate) fn walk_failed(segment: &Segment, error: WalkError) -> CutError {
-    CutError::Damaged(damaged(segment, error))
+    match error {
+        WalkError::Io(error) => unread(segment.path(FileKind::Log), error),
+        WalkError::Damaged(_) => CutError::Damaged(damaged(segment, error)),
+    }
+}
+
+/// A file could not be read, or for want of a descriptor not yet.
+pub(super) fn unread(path: PathBuf, source: io::Error) -> CutError {
+    if is_passing(&source) {
+        CutError::File(FileError { path, source })
+    } else {
+        CutError::Damaged(ReadError::Io { path, source })
+    }
+}
+
+/// A segment that a log needs could not be made.
+pub(super) fn no_room_for(no_room: NoRoom, directory: &Path) -> CutError {
+    let refused = |source| CutError::File(FileError { path: directory.to_owned(), source });
+    match no_room {
+        NoRoom::Closed(why) => CutError::Closed(why),
+        NoRoom::Truncating => CutError::Truncating,
+        NoRoom::OutOfSpace => refused(io::ErrorKind::StorageFull.into()),
+        NoRoom::OutOfDescriptors => refused(io::Error::from_raw_os_error(libc::EMFILE)),
+    }
 }
 
 /// What stays.

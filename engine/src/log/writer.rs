@@ -94,6 +94,8 @@ pub(crate) struct Active {
     pub(crate) reserve_step: u64,
     /// Its first batch; `None` if it is empty.
     pub(crate) first: Option<FirstBatch>,
+    /// The file of the next one is there and could not be removed: nothing more goes into this one.
+    pub(crate) next_is_there: bool,
     /// When its first batch came, for batches without timestamps.
     pub(crate) created: Timestamp,
     /// How long it may grow, its jitter taken off.
@@ -178,7 +180,7 @@ impl Active {
     pub(crate) fn need(&self, demand: &Demand, config: &LogConfig) -> Option<Need> {
         let end = self.size + demand.bytes as u64;
         let relative = demand.last.distance_from(self.segment.base());
-        if relative.is_none_or(|relative| relative > i64::from(i32::MAX)) {
+        if self.next_is_there || relative.is_none_or(|relative| relative > i64::from(i32::MAX)) {
             return Some(Need::Roll);
         }
         let full = end > u64::from(config.segment_bytes_max.min(i32::MAX.unsigned_abs()));

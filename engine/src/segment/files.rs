@@ -17,8 +17,8 @@ use std::sync::{Arc, PoisonError};
 
 use super::bound::{Bound, Closable, Close, Counted, Mark};
 use super::lookup::IndexSlot;
-use crate::checkpoint::is_out_of_descriptors;
 use crate::disk::File;
+use crate::disk::is_out_of_descriptors;
 use crate::sync::atomic::AtomicBool;
 use crate::sync::{Mutex, MutexGuard};
 

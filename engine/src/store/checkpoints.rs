@@ -2,9 +2,7 @@
 //! truncation writes only when it goes below what the file says.
 
 use super::Store;
-use crate::checkpoint::{
-    LOG_STARTS, NotedDamage, OffsetCheckpoint, RECOVERY_POINTS, is_passing, write_offsets,
-};
+use crate::checkpoint::{LOG_STARTS, NotedDamage, OffsetCheckpoint, RECOVERY_POINTS, write_offsets};
 use crate::log::{FileError, Inner, lock};
 use crate::rules::Rule;
 use crate::sync::MutexGuard;
@@ -24,7 +22,7 @@ impl Store {
     pub(super) fn write_checkpoints(&self) -> Result<(), FileError> {
         let mut points = OffsetCheckpoint::new();
         let mut starts = OffsetCheckpoint::new();
-        let mut checkpoints = lock(&self.inner.checkpoints);
+        let mut checkpoints = self.checkpoints();
         for log in self.logs() {
             let inner = &log.0;
             let point = recovery_point(inner);
@@ -37,7 +35,7 @@ impl Store {
             }
         }
         // What could not be opened may be read another day, and then by what was promised of it.
-        for name in lock(&self.inner.left_alone).iter() {
+        for name in lock(&self.inner.left_alone).keys() {
             let keep = |known: &Option<OffsetCheckpoint>, new: &mut OffsetCheckpoint| {
                 let offset = known.as_ref().and_then(|known| known.get(name));
                 new.extend(offset.map(|offset| (name.clone(), *offset)));
@@ -57,7 +55,7 @@ impl Store {
         point: Offset,
         start: Offset,
     ) -> Result<(), FileError> {
-        let mut checkpoints = lock(&self.inner.checkpoints);
+        let mut checkpoints = self.checkpoints();
         let lowered = |known: &Option<OffsetCheckpoint>, to: Offset| {
             let known = known.as_ref()?;
             known.get(&log.name).filter(|offset| **offset > to)?;
@@ -76,7 +74,7 @@ impl Store {
 
     /// Raises what the file says of one log's start, before segments below it go.
     pub(super) fn raise_checkpoint(&self, log: &Inner) -> Result<(), FileError> {
-        let mut checkpoints = lock(&self.inner.checkpoints);
+        let mut checkpoints = self.checkpoints();
         let mut starts = checkpoints.starts.clone().unwrap_or_default();
         starts.insert(log.name.clone(), log.marks.start.get());
         self.write_starts(&mut checkpoints, starts)
@@ -109,13 +107,9 @@ impl Store {
     pub(super) fn write_offset_file(&self, name: &str, offsets: &OffsetCheckpoint) -> Result<(), FileError> {
         let shared = self.shared();
         let path = shared.directory.join(name);
-        write_offsets(shared.disk.as_ref(), &path, offsets).map_err(|source| {
-            // For want of room or of a descriptor the old file stays, and is safe; the job is for another time.
-            if !is_passing(&source) {
-                shared.fail(&path, "write a checkpoint", &source);
-            }
-            FileError { path, source }
-        })
+        let written = shared.with_reserve(|| write_offsets(shared.disk.as_ref(), &path, offsets));
+        // For want of room or of a descriptor the old file stays, and is safe; the job is for another time.
+        written.map_err(|source| shared.failed("write a checkpoint", path, source))
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::Store;
 use crate::checkpoint::{CLEAN_MARK, Certainty, CleanFacts, CleanMark, CleanPartition, write_clean_mark};
+use crate::disk::{is_full, is_out_of_descriptors};
 use crate::log::{Closed, CutError, FileError, Inner, ReadError, StoreFailure, lock, walk_failed};
 use crate::segment::FileKind;
 use std::sync::Arc;
@@ -31,7 +32,19 @@ pub enum CloseError {
     /// The end of a log could not be read back.
     #[error(transparent)]
     Damaged(#[from] ReadError),
-    /// A file could not be written.
+    /// The device is full, also without the space in reserve. Nothing is lost.
+    #[error("no space left on the device for {path}")]
+    OutOfSpace {
+        /// The file.
+        path: PathBuf,
+    },
+    /// No more files can be opened. Nothing is lost.
+    #[error("no descriptor is left for {path}")]
+    OutOfDescriptors {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file could not be written. The directory has failed.
     #[error("{path}: {source}")]
     Io {
         /// The file.
@@ -43,7 +56,14 @@ pub enum CloseError {
 
 impl From<FileError> for CloseError {
     fn from(error: FileError) -> Self {
-        Self::Io { path: error.path, source: error.source }
+        let FileError { path, source } = error;
+        if is_full(&source) {
+            Self::OutOfSpace { path }
+        } else if is_out_of_descriptors(&source) {
+            Self::OutOfDescriptors { path }
+        } else {
+            Self::Io { path, source }
+        }
     }
 }
 
@@ -57,6 +77,7 @@ impl Store {
         extra: serde_json::Map<String, serde_json::Value>,
         broker_epoch: Option<i64>,
     ) -> Result<(), CloseError> {
+        let _watch = self.shared().watch();
         let directory_lock = lock(&self.shared().directory_lock).take().ok_or(CloseError::Closed)?;
         let closed = self.close_logs(extra, broker_epoch);
         for log in self.shared().all_logs() {
@@ -87,7 +108,8 @@ impl Store {
         let shared = self.shared();
         let path = shared.directory.join(CLEAN_MARK);
         let mark = CleanMark { broker_epoch, facts: Some(CleanFacts { partitions, extra }) };
-        write_clean_mark(shared.disk.as_ref(), &path, &mark).map_err(|source| CloseError::Io { path, source })
+        let written = shared.with_reserve(|| write_clean_mark(shared.disk.as_ref(), &path, &mark));
+        written.map_err(|source| FileError { path, source }.into())
     }
 
     fn close_log(&self, log: &Arc<Inner>) -> Result<CleanPartition, CloseError> {
@@ -107,7 +129,8 @@ impl Store {
             file.sync()?;
             Ok(index_crc)
         };
-        let index_crc = finish().map_err(|error| log.failed("close a log", path, error))?;
+        let index_crc =
+            self.shared().with_reserve(finish).map_err(|error| log.failed("close a log", path, error))?;
         let snapshot = log.writer().producers.encode_snapshot();
         // Kafka never has one at offset 0, where there is nothing to say.
         if end > crate::units::Offset::ZERO {

@@ -31,6 +31,9 @@ pub struct StoreConfig {
     pub dirty_age_max: Duration,
     /// How often the recovery points and log starts are written down.
     pub checkpoint_interval: Duration,
+    /// Bytes that a file in the directory keeps in reserve, so that checkpoints, deletion and a clean stop go through when the device is full;
+    /// `None` for none. For embedders with many small directories on one device less may be enough: it takes a few blocks for each log.
+    pub reserve_bytes: Option<u64>,
     /// How long an idempotent producer is remembered (`producer.id.expiration.ms`).
     pub producer_age_max: Duration,
     /// Bytes that the largest batch on disk may have; a greater length field is damage.
@@ -62,6 +65,7 @@ impl Default for StoreConfig {
             mapped_indexes_max: 2048,
             dirty_age_max: Duration::from_secs(30),
             checkpoint_interval: Duration::from_secs(60),
+            reserve_bytes: Some(16 << 20),
             producer_age_max: Duration::from_secs(24 * 60 * 60),
             batch_bytes_max: 128 << 20,
             opening_threads: 0,

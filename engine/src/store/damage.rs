@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::checkpoints::Checkpoints;
 use super::scan::{Place, scan_segment};
 use super::{JobDone, JobError, Store};
-use crate::checkpoint::{DAMAGE_NOTE, NotedDamage, is_passing, write_damage};
+use crate::checkpoint::{DAMAGE_NOTE, NotedDamage, write_damage};
 use crate::log::{Cleanup, ColdRead, FileError, Inner, LogId, ReadError, Source, lock};
 use crate::recovery::{Plan, SegmentScan, SuspectReason};
 use crate::segment::{AtDamage, DamagedRange, FileKind, IndexSettings, Segment, Walk, WalkError};
@@ -42,7 +42,7 @@ impl Store {
     pub(super) fn add_damage(&self, plan: &mut Plan, log: &Inner, met: &[Arc<Segment>]) -> io::Result<()> {
         let name = log.name.to_string();
         let noted: Vec<NotedDamage> = {
-            let checkpoints = lock(&self.inner.checkpoints);
+            let checkpoints = self.checkpoints();
             let noted = checkpoints.damage.iter().flatten();
             noted.filter(|noted| noted.log == name).cloned().collect()
         };
@@ -76,7 +76,7 @@ impl Store {
         let Some((size, next)) = log.bounds_of(segment) else { return Ok(()) };
         let found = self.look_for_damage(log, segment, (size, next), gap).map_err(unreadable)?;
         if log.set_damaged(segment, Some(size), found) {
-            self.write_damage_note(&mut lock(&self.inner.checkpoints))?;
+            self.write_damage_note(&mut self.checkpoints())?;
         }
         Ok(())
     }
@@ -122,7 +122,7 @@ impl Store {
             let damaged = log.damaged();
             noted.extend(damaged.iter().map(|range| note(&log.0, range)));
         }
-        let left_alone: Vec<String> = lock(&self.inner.left_alone).iter().map(ToString::to_string).collect();
+        let left_alone: Vec<String> = lock(&self.inner.left_alone).keys().map(ToString::to_string).collect();
         noted.extend(
             checkpoints.damage.iter().flatten().filter(|known| left_alone.contains(&known.log)).cloned(),
         );
@@ -131,19 +131,15 @@ impl Store {
         }
         let shared = self.shared();
         let path = shared.directory.join(DAMAGE_NOTE);
-        write_damage(shared.disk.as_ref(), &path, &noted).map_err(|source| {
-            if !is_passing(&source) {
-                shared.fail(&path, "write the note of damage", &source);
-            }
-            FileError { path, source }
-        })?;
+        let written = shared.with_reserve(|| write_damage(shared.disk.as_ref(), &path, &noted));
+        written.map_err(|source| shared.failed("write the note of damage", path, source))?;
         checkpoints.damage = Some(noted);
         Ok(())
     }
 
     /// Writes down what the opening has found. Where the last note could not be believed, everything is to be examined.
     pub(super) fn renew_damage_note(&self) -> Result<(), FileError> {
-        let mut checkpoints = lock(&self.inner.checkpoints);
+        let mut checkpoints = self.checkpoints();
         if checkpoints.damage.is_none() {
             let mut suspect = lock(&self.shared().suspect);
             for log in self.logs() {

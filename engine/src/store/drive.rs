@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use super::{Store, TurnReport};
-use crate::disk::{Patience, QueueCounters, Wait};
-use crate::log::{Inner, Log, LogId, Shared, Step, Ticket, TicketError, Waiter, lock};
+use crate::disk::{Patience, QueueCounters, Wait, is_full};
+use crate::log::{FileError, Inner, Log, LogId, Shared, Step, Ticket, TicketError, Waiter, lock};
 use crate::sync::yield_now;
 
 impl Store {
@@ -77,7 +77,10 @@ impl Store {
                 if is_idle && patience == Patience::MayBlock && log.needs_seal_before_sync() {
                     // A turn of somebody who must not block has taken the log off the list, and has left the seal to a job that
                     // nobody need run.
-                    seal(std::slice::from_ref(&log));
+                    let sealed = log.seal_rolled();
+                    if step == Step::Durable {
+                        refuse_if_it_passes(sealed)?;
+                    }
                 } else if is_idle {
                     // What is waited for is in another thread's hands.
                     yield_now();
@@ -155,6 +158,16 @@ impl Drop for TicketFuture {
 fn seal(unsealed: &[Arc<Inner>]) {
     for log in unsealed {
         let _failed = log.seal_rolled();
+    }
+}
+
+/// What waits for room would be waited for without end; whoever waits is told instead.
+fn refuse_if_it_passes(sealed: Result<(), FileError>) -> Result<(), TicketError> {
+    match sealed {
+        Err(error) if is_full(&error.source) => Err(TicketError::OutOfSpace),
+        Err(error) if error.passes() => Err(TicketError::OutOfDescriptors),
+        // Of a directory that has failed the log tells.
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 

@@ -12,6 +12,7 @@ use crate::checkpoint::{
     OffsetCheckpoint, RECOVERY_POINTS, Reading, read_clean_mark, read_damage, read_offsets,
 };
 use crate::disk::{Disk, Entry, EntryKind, Incarnation, LOCK_FILE};
+use crate::log::RESERVE_FILE;
 
 /// What `.lock` says.
 #[derive(Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -61,7 +62,8 @@ impl Found {
         let entries = disk.list(directory).map_err(at(directory))?;
         let mark_path = directory.join(CLEAN_MARK);
         let mark = read_clean_mark(disk, &mark_path).map_err(at(&mark_path))?;
-        let is_new = entries.iter().all(|entry| [LOCK_FILE, META_PROPERTIES].contains(&entry.name.as_str()));
+        let new = [LOCK_FILE, META_PROPERTIES, RESERVE_FILE];
+        let is_new = entries.iter().all(|entry| new.contains(&entry.name.as_str()));
         let mark_extra = mark_fields(&mark);
         let (stop, facts) = judge_stop(mark, is_new);
         let points_path = directory.join(RECOVERY_POINTS);

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::{LogReport, RepairRefusal};
+use super::{LogReport, ReopenLogError, RepairRefusal};
 use crate::batch::ReplicatedBatches;
 use crate::log::{Closed, ColdRead, LogId, Read, ReadError};
 use crate::segment::DamagedRange;
@@ -261,13 +261,22 @@ pub enum JobError {
     #[error(transparent)]
     NotRepaired(#[from] RepairRefusal),
     /// The log could not be opened again. It stays closed.
-    #[error("the log cannot be opened again: {source}")]
-    NotReopened {
-        /// What recovery met.
-        source: io::Error,
+    #[error(transparent)]
+    NotReopened(#[from] ReopenLogError),
+    /// The device is full, also without the space in reserve. Refuses the job, which may succeed when there is room again; what it has done
+    /// by then is done, and [`Closed::CutFailed`] says so where that matters.
+    #[error("no space left on the device for {path}")]
+    OutOfSpace {
+        /// The file or directory.
+        path: PathBuf,
     },
-    /// A file could not be changed. The directory has failed, unless it is for want of room or of a descriptor: then nothing has changed,
-    /// and it may succeed another time.
+    /// No more files can be opened. As for [`JobError::OutOfSpace`].
+    #[error("no descriptor is left for {path}")]
+    OutOfDescriptors {
+        /// The file or directory.
+        path: PathBuf,
+    },
+    /// A file could not be changed. The directory has failed.
     #[error("{path}: {source}")]
     Io {
         /// The file or directory.

@@ -4,13 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Job, JobDone, JobError, JobKind, Store};
-use crate::disk::Patience;
+use crate::disk::{Patience, is_full, is_out_of_descriptors};
 use crate::log::{Closed, CutError, FileError, Inner, LogId, Step, lock};
 use crate::units::{Monotonic, Now, Offset};
 
 impl From<FileError> for JobError {
     fn from(error: FileError) -> Self {
-        Self::Io { path: error.path, source: error.source }
+        let FileError { path, source } = error;
+        if is_full(&source) {
+            Self::OutOfSpace { path }
+        } else if is_out_of_descriptors(&source) {
+            Self::OutOfDescriptors { path }
+        } else {
+            Self::Io { path, source }
+        }
     }
 }
 
@@ -65,6 +72,8 @@ impl Job {
     /// Does it, here and now. Blocks.
     pub fn run(self, store: &Store) -> JobDone {
         let (kind, log) = (self.kind(), self.log());
+        let changed = log.and_then(|log| store.shared().log(log));
+        let _watch = changed.as_ref().map_or_else(|| store.shared().watch(), |log| log.watch());
         let done = store.run(self);
         if let (Err(JobError::Damaged(error)), Some(log)) =
             (&done, log.and_then(|log| store.shared().log(log)))
@@ -83,6 +92,7 @@ impl Store {
     /// What the engine itself wants done: seals, background syncs, checkpoints. Each is given once.
     pub fn due_jobs(&self, now: Now) -> Vec<Job> {
         let shared = self.shared();
+        let _watch = shared.watch();
         let mut jobs = Vec::new();
         if shared.has_failed() {
             return jobs;
@@ -96,7 +106,8 @@ impl Store {
         suspect.dedup();
         jobs.extend(suspect.into_iter().map(|(log, segment)| Job::Examine { log, segment }));
         let logs = self.take_dirty(now);
-        jobs.extend([logs, shared.take_holders()].into_iter().filter(|logs| !logs.is_empty()).map(sync));
+        let lists = [logs, shared.take_holders(), shared.take_put_off(now)];
+        jobs.extend(lists.into_iter().filter(|logs| !logs.is_empty()).map(sync));
         let mut next = lock(&self.inner.next_checkpoint);
         let behind = now.monotonic.after(self.inner.config.checkpoint_interval);
         if *next.get_or_insert(behind) <= now.monotonic {
@@ -119,7 +130,8 @@ impl Store {
         let dirty_since = lock(&shared.dirty).front().map(|(since, _)| *since);
         let sync = dirty_since.map(|since| since.after(self.inner.config.dirty_age_max));
         let checkpoint = *lock(&self.inner.next_checkpoint);
-        sync.into_iter().chain(checkpoint.filter(|_| shared.has_moved.load(Ordering::Acquire))).min()
+        let checkpoint = checkpoint.filter(|_| shared.has_moved.load(Ordering::Acquire));
+        sync.into_iter().chain(checkpoint).chain(shared.put_off_deadline()).min()
     }
 
     /// Logs that have been dirty for long enough.
@@ -173,7 +185,11 @@ impl Store {
             Job::Sync { logs } => self.sync_logs(logs),
             Job::Checkpoint { .. } => {
                 self.write_checkpoints()
+                    .and_then(|()| self.remove_leftovers())
                     .inspect_err(|_| self.shared().has_moved.store(true, Ordering::Release))?;
+                if !self.shared().reserve.take_again(self.disk().as_ref()) {
+                    self.shared().has_moved.store(true, Ordering::Release);
+                }
                 Ok(JobDone::Checkpointed)
             }
             Job::OffsetCheckpoint { name, entries } => {
@@ -189,8 +205,7 @@ impl Store {
             Job::DeleteLog { log } => self.delete_files(log),
             Job::Reopen { log, now } => {
                 let name = self.open_log(log)?.name.clone();
-                let report =
-                    self.reopen_log(&name, now).map_err(|source| JobError::NotReopened { source })?;
+                let report = self.reopen_log(&name, now)?;
                 Ok(JobDone::Reopened { log, report: report.map(Box::new) })
             }
         }
@@ -225,7 +240,7 @@ impl Store {
                 writer.epochs_unsynced
             };
             if changed {
-                log.write_epochs(crate::checkpoint::Certainty::Written)?;
+                log.withdraw_epochs(crate::checkpoint::Certainty::Written)?;
             }
         }
         Ok(JobDone::StartRaised { log: id, start: log.marks.start.get() })
@@ -235,15 +250,18 @@ impl Store {
     fn sync_logs(&self, logs: Vec<LogId>) -> Result<JobDone, JobError> {
         let open: Vec<_> = logs.iter().filter_map(|id| self.shared().log(*id)).collect();
         let open = open.into_iter().filter(|log| log.closed().is_none());
-        let mut written = Vec::new();
+        let (mut written, mut failure) = (Vec::new(), None);
         for log in open {
             let end = log.ticket(log.marks.accepted.get());
             if self.wait_with(end, Step::Written, Patience::MustNotBlock).is_err() {
                 // It was cut or closed meanwhile; what is left of it is synced another time.
                 continue;
             }
-            if log.writer().needs_seal() {
-                log.seal_rolled()?;
+            if log.writer().needs_seal()
+                && let Err(error) = log.seal_rolled()
+            {
+                failure.get_or_insert(error);
+                continue;
             }
             written.push(log);
         }
@@ -261,10 +279,10 @@ impl Store {
             }
         }
         self.shared().sync_claimed(claims)?;
-        if self.shared().has_failed() {
-            Err(Closed::StoreFailed.into())
-        } else {
-            Ok(JobDone::Synced { logs })
+        match failure {
+            Some(failure) => Err(failure.into()),
+            None if self.shared().has_failed() => Err(Closed::StoreFailed.into()),
+            None => Ok(JobDone::Synced { logs }),
         }
     }
 }

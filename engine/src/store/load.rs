@@ -6,49 +6,46 @@ use std::sync::Arc;
 
 use super::gather::{Gathered, Gathering, LogSource};
 use super::recover::LoadedLog;
+use super::refusal::{LoadError, LogRefusal};
 use super::scan::ScannedSegment;
 use super::{JobError, LogReport, Store};
-use crate::checkpoint::{LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_partition_metadata};
+use crate::checkpoint::{
+    Certainty, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_partition_metadata, write_epochs,
+};
 use crate::disk::{File, Open};
-use crate::log::{Active, Log, LogConfig, Unsealed, new_active, rebuild_producers};
-use crate::recovery::{Plan, RecoveryPoint, Refusal, Step};
+use crate::log::{
+    Active, CutError, FileError, Log, LogConfig, ReadError, Unsealed, new_active, rebuild_producers,
+};
+use crate::recovery::{Plan, RecoveryPoint, Step};
 use crate::rules::Rule;
 use crate::segment::{FileKind, Home, IndexSettings, Segment, file_path, parse_file_name};
 use crate::state::Producers;
 use crate::units::{Now, Offset};
 
 impl Store {
-    /// Recovers a log and lets it run; the inner error says why it was left alone.
-    pub(super) fn load_log(
-        &self,
-        source: &LogSource<'_>,
-        now: Now,
-    ) -> io::Result<Result<LogReport, Refusal>> {
-        let disk = self.disk().as_ref();
-        let metadata = read_partition_metadata(disk, &source.directory.join(PARTITION_METADATA))?;
+    /// Recovers a log and lets it run. Only one that runs is known to the store: of another nothing is left but what recovery has done by
+    /// then, which it does again.
+    pub(super) fn load_log(&self, source: &LogSource<'_>, now: Now) -> Result<LogReport, LoadError> {
         let loading = Loading { store: self, source, config: self.inner.config.log.clone(), now };
-        let (mut gathered, mut plan) = match loading.gathering().plan()? {
-            Ok(planned) => planned,
-            Err(why) => return Ok(Err(why)),
-        };
+        let metadata_path = source.directory.join(PARTITION_METADATA);
+        let metadata = loading.read(read_partition_metadata(self.disk().as_ref(), &metadata_path))?;
+        let (mut gathered, mut plan) = loading.plan()?;
         loading.apply(&plan)?;
-        let mut loaded = loading.assemble(&plan, &mut gathered)?;
+        let mut loaded = loading.read(loading.assemble(&plan, &mut gathered))?;
         loaded.topic_id = metadata.known();
-        let log = self.add_log(loaded);
-        let rebuilt = rebuild_producers(&log.0, plan.end, now.monotonic)
-            .map_err(|error| io::Error::other(JobError::from(error)))?;
+        let log = self.make_log(loaded);
+        let rebuilt = rebuild_producers(&log.0, plan.end, now.monotonic);
+        let rebuilt = rebuilt.map_err(|error| loading.not_rebuilt(error))?;
         log.0.writer().producers = rebuilt.producers;
-        self.add_damage(&mut plan, &log.0, &rebuilt.damaged)?;
-        self.add_name(&log);
-        Ok(Ok(report(&log, &plan, gathered.facts.recovery_point)))
+        loading.read(self.add_damage(&mut plan, &log.0, &rebuilt.damaged))?;
+        self.run_log(&log, now);
+        Ok(report(&log, &plan, gathered.facts.recovery_point))
     }
-}
 
-impl Store {
-    /// What recovery of a log would do; the inner error says why it would be left alone. Reads only.
-    pub(super) fn plan_log(&self, source: &LogSource<'_>, now: Now) -> io::Result<Result<Plan, Refusal>> {
+    /// What recovery of a log would do. Reads only.
+    pub(super) fn plan_log(&self, source: &LogSource<'_>, now: Now) -> Result<Plan, LoadError> {
         let loading = Loading { store: self, source, config: self.inner.config.log.clone(), now };
-        Ok(loading.gathering().plan()?.map(|(_, plan)| plan))
+        Ok(loading.plan()?.1)
     }
 }
 
@@ -80,44 +77,68 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    fn apply(&self, plan: &Plan) -> io::Result<()> {
+    /// A look at the log's files; where it fails, this log alone is left alone.
+    fn read<T>(&self, looked: io::Result<T>) -> Result<T, LoadError> {
+        looked.map_err(|error| LogRefusal::unread(self.source.directory.clone(), error).into())
+    }
+
+    /// A change of the log's files; where it fails, nothing more is to be believed of the directory.
+    fn change<T>(&self, changed: io::Result<T>) -> Result<T, LoadError> {
+        changed.map_err(|error| LoadError::unchanged(self.source.directory.clone(), error))
+    }
+
+    fn not_rebuilt(&self, error: CutError) -> LoadError {
+        match error {
+            CutError::File(FileError { path, source })
+            | CutError::Damaged(ReadError::Io { path, source }) => LogRefusal::unread(path, source).into(),
+            error @ (CutError::Damaged(_) | CutError::Closed(_) | CutError::Truncating) => {
+                let source = io::Error::other(JobError::from(error));
+                LogRefusal::unread(self.source.directory.clone(), source).into()
+            }
+        }
+    }
+
+    fn plan(&self) -> Result<(Gathered, Plan), LoadError> {
+        Ok(self.read(self.gathering().plan())??)
+    }
+
+    fn apply(&self, plan: &Plan) -> Result<(), LoadError> {
         let disk = self.store.disk();
         for step in &plan.steps {
             match step {
-                Step::RemoveFile { name } => remove(disk.remove_file(&self.source.directory.join(name)))?,
-                Step::RemoveSegment { base, aside } => self.remove_segment(*base, aside.as_deref())?,
+                Step::RemoveFile { name } => {
+                    self.change(remove(disk.remove_file(&self.source.directory.join(name))))?;
+                }
+                Step::RemoveSegment { base, aside } => {
+                    self.change(self.remove_segment(*base, aside.as_deref()))?;
+                }
                 Step::CutSegment { base, to_bytes, aside, .. } => {
                     self.cut(*base, *to_bytes, aside.as_deref())?;
                 }
                 // The bytes are written again behind serving; the size cannot be, once the log grows.
                 Step::RewriteSegment { base, .. } => {
-                    let file = self.open_log(*base)?;
-                    file.set_size(file.size()?)?;
+                    let file = self.read(self.open_log(*base))?;
+                    let size = self.read(file.size())?;
+                    self.change(file.set_size(size))?;
                 }
                 Step::CreateSegment { base } => {
-                    new_active(
-                        self.store.shared(),
-                        &self.source.directory,
-                        *base,
-                        &self.config,
-                        self.now.wall,
-                    )?;
+                    let (shared, directory) = (self.store.shared(), &self.source.directory);
+                    self.change(new_active(shared, directory, *base, &self.config, self.now.wall))?;
                 }
-                Step::RewriteEpochs => crate::checkpoint::write_epochs(
-                    disk.as_ref(),
-                    &self.source.directory.join(LEADER_EPOCH_CHECKPOINT),
-                    &plan.epochs,
-                    crate::checkpoint::Certainty::Durable,
-                )?,
+                Step::RewriteEpochs => {
+                    let path = self.source.directory.join(LEADER_EPOCH_CHECKPOINT);
+                    self.change(write_epochs(disk.as_ref(), &path, &plan.epochs, Certainty::Durable))?;
+                }
                 // Made in memory from what was read, and written when the segment is sealed; a file that is wrong goes now.
                 Step::RebuildIndex { base } => {
                     for kind in [FileKind::OffsetIndex, FileKind::TimeIndex] {
-                        remove(disk.remove_file(&file_path(&self.source.directory, *base, kind)))?;
+                        let path = file_path(&self.source.directory, *base, kind);
+                        self.change(remove(disk.remove_file(&path)))?;
                     }
                 }
             }
         }
-        if plan.steps.is_empty() { Ok(()) } else { disk.sync_directory(&self.source.directory) }
+        if plan.steps.is_empty() { Ok(()) } else { self.change(disk.sync_directory(&self.source.directory)) }
     }
 
     fn remove_segment(&self, base: Offset, aside: Option<&str>) -> io::Result<()> {
@@ -132,26 +153,28 @@ impl Loading<'_> {
         Ok(())
     }
 
-    fn cut(&self, base: Offset, to_bytes: u64, aside: Option<&str>) -> io::Result<()> {
+    fn cut(&self, base: Offset, to_bytes: u64, aside: Option<&str>) -> Result<(), LoadError> {
+        let disk = self.store.disk();
         let file =
-            self.store.disk().open(&file_path(&self.source.directory, base, FileKind::Log), Open::Write)?;
+            self.read(disk.open(&file_path(&self.source.directory, base, FileKind::Log), Open::Write))?;
         if let Some(aside) = aside {
-            let copy = self.store.disk().open(&self.source.directory.join(aside), Open::Create)?;
+            let copy = self.change(disk.open(&self.source.directory.join(aside), Open::Create))?;
             let mut at = to_bytes;
             let mut buffer = vec![0; 1 << 20];
             loop {
-                let count = file.read_at(&mut buffer, at)?;
+                let count = self.read(file.read_at(&mut buffer, at))?;
                 if count == 0 {
                     break;
                 }
-                copy.write_all_at(buffer.get(..count).unwrap_or_default(), at - to_bytes)?;
+                let part = buffer.get(..count).unwrap_or_default();
+                self.change(copy.write_all_at(part, at - to_bytes))?;
                 at += count as u64;
             }
-            copy.sync()?;
-            self.store.disk().sync_directory(&self.source.directory)?;
+            self.change(copy.sync())?;
+            self.change(disk.sync_directory(&self.source.directory))?;
         }
-        file.set_size(to_bytes)?;
-        file.sync()
+        self.change(file.set_size(to_bytes))?;
+        self.change(file.sync())
     }
 
     /// From where on the bytes of a segment have to be written again.
@@ -250,6 +273,7 @@ impl Loading<'_> {
             reserved: size,
             reserve_step: 64 << 10,
             first,
+            next_is_there: false,
             created: self.now.wall,
             age_max: shared.age_max(&self.config),
         })

@@ -1,14 +1,14 @@
 //! Making logs and changing their settings.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
-use super::gather::{LogSource, Trust};
+use super::Store;
 use super::recover::LoadedLog;
-use super::{LogReport, Machine, Stop, Store};
-use crate::checkpoint::{OffsetCheckpoint, PARTITION_METADATA, Reading, write_partition_metadata};
-use crate::log::{Closed, Log, LogConfig, LogId, lock, new_active};
+use crate::checkpoint::{PARTITION_METADATA, write_partition_metadata};
+use crate::disk::{is_full, is_passing};
+use crate::log::{Active, Log, LogConfig, LogId, StoreFailure, lock, new_active};
 use crate::state::{EpochHistory, Producers};
 use crate::units::{Now, Offset, TopicId, TopicPartition};
 
@@ -28,13 +28,28 @@ pub enum CreateLogError {
         /// The name.
         name: TopicPartition,
     },
-    /// The device is full. Refuses this call.
+    /// The log of this name is being deleted. Refuses this call; the name is free when the job is done.
+    #[error("the log {name} is being deleted")]
+    Deleting {
+        /// The name.
+        name: TopicPartition,
+    },
+    /// The device is full. Refuses this call; it may succeed when there is room again.
     #[error("no space left on the device for the log {name}")]
     OutOfSpace {
         /// The name.
         name: TopicPartition,
     },
+    /// No more files can be opened. Refuses this call; it may succeed when others are closed.
+    #[error("no descriptor is left for the log {name}")]
+    OutOfDescriptors {
+        /// The name.
+        name: TopicPartition,
+    },
     /// The directory has failed, now or before.
+    #[error(transparent)]
+    Failed(#[from] StoreFailure),
+    /// Its directory or a file in it could not be made. Refuses this call; what is there of it is no log before a call has succeeded.
     #[error("{path}: {source}")]
     Io {
         /// The file or directory.
@@ -66,36 +81,40 @@ impl Store {
         if self.names().contains_key(name) {
             return Err(CreateLogError::Exists { name: name.clone() });
         }
-        if lock(&self.inner.left_alone).contains(name) {
+        if lock(&self.inner.left_alone).contains_key(name) {
             return Err(CreateLogError::LeftAlone { name: name.clone() });
+        }
+        if lock(&self.inner.deleting).contains(name) {
+            return Err(CreateLogError::Deleting { name: name.clone() });
         }
         let shared = self.shared();
         let directory = shared.directory.join(name.to_string());
-        let fail = |source: io::Error| {
-            if matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
-                CreateLogError::OutOfSpace { name: name.clone() }
-            } else {
-                CreateLogError::Io { path: directory.clone(), source }
-            }
-        };
         if let Some(failure) = shared.failure() {
-            return Err(fail(io::Error::other(failure.clone())));
+            return Err(failure.clone().into());
         }
         let disk = shared.disk.as_ref();
-        disk.create_directory(&directory).map_err(fail)?;
-        if let Some(id) = topic_id {
-            write_partition_metadata(disk, &directory.join(PARTITION_METADATA), id).map_err(fail)?;
+        if shared.reserve.allow(disk, 1).is_err() {
+            return Err(CreateLogError::OutOfSpace { name: name.clone() });
         }
-        shared.make_way();
-        let active = new_active(shared, &directory, Offset::ZERO, &config, now.wall).map_err(fail)?;
-        for path in [&directory, &shared.directory] {
-            disk.sync_directory(path).map_err(|error| {
-                // Tried again it would succeed, and the log's name or its first segment's could be lost all the same.
-                shared.fail(path, "sync a directory", &error);
-                fail(error)
-            })?;
-        }
-        let log = self.add_log(LoadedLog {
+        let made = self.make_files(&directory, topic_id, &config, now);
+        let active = made.map_err(|source| {
+            let is_known = is_passing(&source);
+            // Nothing of it stays, so that the next opening does not find a log that nobody has heard of.
+            if is_known && disk.remove_directory(&directory).is_ok() {
+                drop(disk.sync_directory(&shared.directory));
+            }
+            if is_full(&source) {
+                CreateLogError::OutOfSpace { name: name.clone() }
+            } else if is_known {
+                CreateLogError::OutOfDescriptors { name: name.clone() }
+            } else {
+                shared
+                    .failure()
+                    .cloned()
+                    .map_or(CreateLogError::Io { path: directory.clone(), source }, Into::into)
+            }
+        })?;
+        let log = self.make_log(LoadedLog {
             name: name.clone(),
             directory: directory.clone().into(),
             topic_id,
@@ -113,53 +132,32 @@ impl Store {
             is_dirty: false,
             now,
         });
-        self.add_name(&log);
+        self.run_log(&log, now);
         Ok(log)
     }
 
-    /// Opens a log again that a failed write or truncation, or the loss of its file, had closed, as recovery finds it; its owner then begins a new epoch, so that offsets which
-    /// were given out and not written are not used again in theirs. The old handle stays closed. `None` if there is no closed log of
-    /// this name.
-    pub fn reopen_log(&self, name: &TopicPartition, now: Now) -> io::Result<Option<LogReport>> {
-        let _making = lock(&self.inner.making);
-        let can_open = |log: &Log| {
-            matches!(log.closed(), Some(Closed::WriteFailed | Closed::CutFailed | Closed::FileExchanged))
-        };
-        let Some(log) = self.log(name).filter(can_open) else { return Ok(None) };
-        let _maintenance = lock(&log.0.maintenance);
-        if let Some(failure) = self.failure() {
-            return Err(io::Error::other(failure.clone()));
+    /// The directory of a new log and the files in it, all of them certain.
+    fn make_files(
+        &self,
+        directory: &Path,
+        topic_id: Option<TopicId>,
+        config: &LogConfig,
+        now: Now,
+    ) -> io::Result<Active> {
+        let shared = self.shared();
+        let disk = shared.disk.as_ref();
+        disk.create_directory(directory)?;
+        if let Some(id) = topic_id {
+            write_partition_metadata(disk, &directory.join(PARTITION_METADATA), id)?;
         }
-        let (points, starts) = {
-            let checkpoints = lock(&self.inner.checkpoints);
-            let known = |offsets: &Option<OffsetCheckpoint>| match offsets {
-                Some(value) => Reading::Known { value: value.clone(), guarded: true },
-                None => Reading::Missing,
-            };
-            (known(&checkpoints.recovery_points), known(&checkpoints.starts))
-        };
-        let trust = Trust {
-            stop: Stop::Unclean,
-            machine: Machine::Same,
-            points: &points,
-            starts: &starts,
-            facts: None,
-        };
-        let source = LogSource { name: name.clone(), directory: log.directory().to_owned(), trust };
-        let report = self.load_log(&source, now)?.map_err(io::Error::other)?;
-        if let Some(reopened) = self.log(name) {
-            self.set_config(reopened.id(), (*log.config()).clone()).map_err(io::Error::other)?;
+        shared.make_way();
+        let active = new_active(shared, directory, Offset::ZERO, config, now.wall)?;
+        for path in [directory, &shared.directory] {
+            // Tried again it would succeed, and the log's name or its first segment's could be lost all the same.
+            disk.sync_directory(path)
+                .map_err(|error| shared.failed("sync a directory", path.to_owned(), error).source)?;
         }
-        let mut logs = self.shared().logs.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(slot) = usize::try_from(log.id().number()).ok().and_then(|at| logs.get_mut(at)) {
-            *slot = None;
-        }
-        Ok(Some(report))
-    }
-
-    /// Remembers a log that could not be opened.
-    pub(super) fn leave_alone(&self, name: TopicPartition) {
-        lock(&self.inner.left_alone).insert(name);
+        Ok(active)
     }
 
     pub(super) fn add_name(&self, log: &Log) {

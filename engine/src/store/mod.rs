@@ -17,8 +17,12 @@ mod drive;
 #[cfg(test)]
 mod failed_sync_test;
 #[cfg(test)]
+mod failing_directory_test;
+#[cfg(test)]
 mod files_test;
 mod found;
+#[cfg(test)]
+mod full_disk_test;
 mod gather;
 #[cfg(test)]
 mod index_damage_test;
@@ -35,10 +39,14 @@ mod open;
 mod opening;
 #[cfg(test)]
 mod opening_test;
+#[cfg(test)]
+mod panic_test;
 mod read_only;
 #[cfg(test)]
 mod read_test;
 mod recover;
+mod refusal;
+mod reopen;
 mod repair;
 #[cfg(test)]
 mod repair_test;
@@ -66,7 +74,7 @@ mod trouble_test;
 mod windows_test;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 pub use crate::log::StoreFailure;
@@ -78,14 +86,16 @@ pub use logs::{CreateLogError, SetConfigError};
 pub use open::{Opened, StoreOpenError};
 pub use opening::{OpeningProgress, OpeningWatch};
 pub use read_only::{ReadOnlyError, ReadOnlyLog, ReadOnlyReadError, ReadOnlyStore, Refreshed};
+pub use refusal::{LogRefusal, ReopenLogError};
 pub use repair::RepairRefusal;
 pub use report::{LogReport, Machine, OpenReport, OpeningPlan, Stop, TurnReport};
 
 use crate::disk::Disk;
 use crate::log::{Log, Shared, lock};
-use crate::sync::{Mutex, RwLock, RwLockReadGuard};
+use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use crate::units::{Monotonic, TopicPartition};
 use checkpoints::Checkpoints;
+use reopen::LeftAlone;
 
 /// An open data directory. Cheap to clone; all clones are the same store.
 #[derive(Clone, Debug)]
@@ -99,7 +109,11 @@ struct StoreInner {
     config: StoreConfig,
     names: RwLock<BTreeMap<TopicPartition, Log>>,
     /// Logs that are in the directory and could not be opened: nothing of theirs is changed.
-    left_alone: Mutex<BTreeSet<TopicPartition>>,
+    left_alone: Mutex<BTreeMap<TopicPartition, LeftAlone>>,
+    /// Logs whose files are still to be removed, and whose names are not free until then.
+    deleting: Mutex<BTreeSet<TopicPartition>>,
+    /// Directories of deleted logs, under other names, that could not be removed yet.
+    leftovers: Mutex<Vec<PathBuf>>,
     /// Held while a log is made, so that two of one name are not.
     making: Mutex<()>,
     checkpoints: Mutex<Checkpoints>,
@@ -139,6 +153,14 @@ impl Store {
 
     fn names(&self) -> RwLockReadGuard<'_, BTreeMap<TopicPartition, Log>> {
         self.inner.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the small files say. A panic between writing one and noting that leaves nobody who knows.
+    fn checkpoints(&self) -> MutexGuard<'_, Checkpoints> {
+        self.inner.checkpoints.lock().unwrap_or_else(|poisoned| {
+            self.shared().fail_for_panic();
+            poisoned.into_inner()
+        })
     }
 
     fn shared(&self) -> &Arc<Shared> {

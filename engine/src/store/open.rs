@@ -16,13 +16,15 @@ use super::found::{Found, LockText};
 use super::gather::LogSource;
 use super::layout::DirectoryName;
 use super::opening::OpeningWatch;
+use super::refusal::{LoadError, LogRefusal};
+use super::reopen::LeftAlone;
 use super::{Machine, OpenReport, OpeningPlan, Stop, Store, StoreConfig, StoreInner};
 use crate::checkpoint::{
     CLEAN_MARK, DAMAGE_NOTE, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES, OffsetCheckpoint, RECOVERY_POINTS,
     Reading, read_offsets, remove_clean_mark, renew_file,
 };
-use crate::disk::{Disk, LockError, Open};
-use crate::log::{Limits, Shared, lock};
+use crate::disk::{Disk, LockError, Open, is_full, is_out_of_descriptors};
+use crate::log::{FileError, Limits, RESERVE_FILE, ReserveReport, Shared, lock};
 use crate::state::ProducersConfig;
 use crate::sync::{Mutex, RwLock};
 use crate::units::Now;
@@ -34,6 +36,18 @@ pub enum StoreOpenError {
     /// Somebody else has it, or it cannot be locked.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// The device is full, also without the space in reserve. Nothing is lost, and it may succeed when there is room again.
+    #[error("no space left on the device for {path}")]
+    OutOfSpace {
+        /// The file or directory.
+        path: PathBuf,
+    },
+    /// No more files can be opened. Nothing is lost, and it may succeed when others are closed.
+    #[error("no descriptor is left for {path}")]
+    OutOfDescriptors {
+        /// The file or directory.
+        path: PathBuf,
+    },
     /// A file or directory could not be read or changed.
     #[error("{path}: {source}")]
     Io {
@@ -42,6 +56,19 @@ pub enum StoreOpenError {
         /// The system's error.
         source: io::Error,
     },
+}
+
+impl From<FileError> for StoreOpenError {
+    fn from(error: FileError) -> Self {
+        let FileError { path, source } = error;
+        if is_full(&source) {
+            Self::OutOfSpace { path }
+        } else if is_out_of_descriptors(&source) {
+            Self::OutOfDescriptors { path }
+        } else {
+            Self::Io { path, source }
+        }
+    }
 }
 
 /// What opening gives.
@@ -74,6 +101,24 @@ impl Store {
         now: Now,
         watch: &OpeningWatch<'_>,
     ) -> Result<Opened, StoreOpenError> {
+        match Self::open_once(Arc::clone(&disk), directory, config.clone(), now, watch) {
+            // What the last process has left in reserve is for this.
+            Err(StoreOpenError::OutOfSpace { .. })
+                if disk.remove_file(&directory.join(RESERVE_FILE)).is_ok() =>
+            {
+                Self::open_once(disk, directory, config, now, watch)
+            }
+            opened => opened,
+        }
+    }
+
+    fn open_once(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        config: StoreConfig,
+        now: Now,
+        watch: &OpeningWatch<'_>,
+    ) -> Result<Opened, StoreOpenError> {
         make_directory(disk.as_ref(), directory).map_err(io(directory))?;
         let Looked { store, found } = look(disk, directory, config)?;
         let disk = Arc::clone(store.disk());
@@ -97,6 +142,7 @@ impl Store {
             refused: Vec::new(),
             deleted: Vec::new(),
             foreign: Vec::new(),
+            reserve: ReserveReport::SwitchedOff,
         };
         let mut sources = Vec::new();
         for (name, what) in found.directories() {
@@ -114,29 +160,49 @@ impl Store {
         }
         let loaded = store.load_logs(&sources, now, watch);
         for ((_, loaded), source) in loaded.into_iter().zip(sources) {
-            match loaded.map_err(io(&source.directory))? {
+            match loaded {
                 Ok(log) => report.logs.push(log),
-                Err(why) => {
-                    store.leave_alone(source.name);
+                Err(LoadError::Directory(error)) => return Err(error.into()),
+                Err(LoadError::Log(why)) => {
+                    let known = LeftAlone::new(disk.as_ref(), &source);
+                    store.leave_alone(source.name, known);
                     report.refused.push((source.directory, why));
                 }
             }
         }
+        store.open_where_room_was_missing(&mut report, now);
         // A log that is made from now on is not in the file of recovery points until the next checkpoint; that the file is there says that
         // it was not lost.
         if store.names().is_empty() && found.points == Reading::Missing {
-            store
-                .write_offset_file(RECOVERY_POINTS, &OffsetCheckpoint::new())
-                .map_err(|error| StoreOpenError::Io { path: error.path, source: error.source })?;
+            store.write_offset_file(RECOVERY_POINTS, &OffsetCheckpoint::new())?;
         }
-        store
-            .renew_damage_note()
-            .map_err(|error| StoreOpenError::Io { path: error.path, source: error.source })?;
+        store.renew_damage_note()?;
+        report.reserve = store.shared().reserve.open(disk.as_ref());
         // Without suspicion there is no proof to be kept; otherwise the owner says when it has been told.
         if found.stop != Stop::Unclean || found.machine == Machine::Same {
             store.confirm_incarnation().map_err(io(directory))?;
         }
         Ok(Opened { store, report })
+    }
+
+    /// Tries logs again whose recovery found no room, if there is something in reserve for them.
+    fn open_where_room_was_missing(&self, report: &mut OpenReport, now: Now) {
+        let lacks_room = |why: &LogRefusal| matches!(why, LogRefusal::OutOfSpace { .. });
+        if !report.refused.iter().any(|(_, why)| lacks_room(why))
+            || self.disk().remove_file(&self.directory().join(RESERVE_FILE)).is_err()
+        {
+            return;
+        }
+        for (name, _) in self.left_alone() {
+            let directory = self.directory().join(name.to_string());
+            let is_short = |(path, why): &(PathBuf, LogRefusal)| *path == directory && lacks_room(why);
+            let Some(at) = report.refused.iter().position(is_short) else { continue };
+            if let Ok(Some(log)) = self.reopen_log(&name, now) {
+                report.refused.remove(at);
+                report.logs.push(log);
+            }
+        }
+        report.logs.sort_unstable_by(|left, right| left.name.cmp(&right.name));
     }
 
     /// What [`Store::open`] would do, without doing it: for each log the plan of its recovery, or why it would be left alone. The directory
@@ -154,8 +220,11 @@ impl Store {
             if let DirectoryName::Log(log) = what {
                 let source =
                     LogSource { name: log.clone(), directory: directory.join(name), trust: found.trust() };
-                let planned = store.plan_log(&source, now).map_err(io(&source.directory))?;
-                plan.logs.push((log, planned));
+                match store.plan_log(&source, now) {
+                    Ok(planned) => plan.logs.push((log, Ok(planned))),
+                    Err(LoadError::Log(why)) => plan.logs.push((log, Err(why))),
+                    Err(LoadError::Directory(error)) => return Err(error.into()),
+                }
             }
         }
         Ok(plan)
@@ -169,7 +238,9 @@ impl Store {
         let text = serde_json::to_vec(&text).map_err(io::Error::other)?;
         match &*lock(&self.shared().directory_lock) {
             // A directory that has failed proves nothing.
-            Some(directory_lock) if !self.shared().has_failed() => directory_lock.write(&text),
+            Some(directory_lock) if !self.shared().has_failed() => {
+                self.shared().with_reserve(|| directory_lock.write(&text))
+            }
             Some(_) | None => Ok(()),
         }
     }
@@ -182,7 +253,7 @@ impl Store {
 
 fn io(path: &Path) -> impl FnOnce(io::Error) -> StoreOpenError {
     let path = path.to_owned();
-    move |source| StoreOpenError::Io { path, source }
+    move |source| FileError { path, source }.into()
 }
 
 /// A data directory as it was found: locked and read, nothing changed yet.
@@ -199,6 +270,7 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
         tail_bytes_max: config.tail_bytes_max,
         open_files_max: config.open_files_max_on(disk.as_ref()),
         mapped_indexes_max: config.mapped_indexes_max,
+        reserve_bytes: config.reserve_bytes,
         producers: ProducersConfig { expiration: config.producer_age_max, ..ProducersConfig::default() },
         rules: config.rules,
     };
@@ -206,7 +278,7 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
     let machine = text.machine(disk.as_ref(), directory);
     let shared = Shared::new(disk, directory, directory_lock, limits, config.seed).map_err(io(directory))?;
     let found = Found::read(shared.disk.as_ref(), directory, machine)
-        .map_err(|(path, source)| StoreOpenError::Io { path, source })?;
+        .map_err(|(path, source)| FileError { path, source })?;
     let checkpoints = Checkpoints {
         recovery_points: found.points.clone().known(),
         starts: found.starts.clone().known(),
@@ -218,6 +290,8 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
             config,
             names: RwLock::default(),
             left_alone: Mutex::default(),
+            deleting: Mutex::default(),
+            leftovers: Mutex::default(),
             making: Mutex::default(),
             checkpoints: Mutex::new(checkpoints),
             next_checkpoint: Mutex::default(),

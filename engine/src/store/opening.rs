@@ -3,13 +3,12 @@
 //! The helpers end with the opening. Which of them has a log makes no difference to it; only the numbers of logs are given in the order in
 //! which they are done.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::gather::LogSource;
+use super::refusal::LoadError;
 use super::{LogReport, Store};
-use crate::recovery::Refusal;
 use crate::units::Now;
 
 /// How far an opening has come.
@@ -25,11 +24,11 @@ pub struct OpeningProgress {
 /// Is told of each log that is done, by whichever thread did it.
 pub type OpeningWatch<'a> = dyn Fn(OpeningProgress) + Sync + 'a;
 
-/// What came of one log; the inner error says why it was left alone.
-type Loaded = io::Result<Result<LogReport, Refusal>>;
+/// What came of one log.
+type Loaded = Result<LogReport, LoadError>;
 
 impl Store {
-    /// Loads all logs, and gives what came of each by its number in `sources`. After an error no further log is begun.
+    /// Loads all logs, and gives what came of each by its number in `sources`. After an error of the directory no further log is begun.
     pub(super) fn load_logs(
         &self,
         sources: &[LogSource<'_>],
@@ -43,7 +42,7 @@ impl Store {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some(source) = sources.get(number) else { break };
                 let result = self.load_log(source, now);
-                failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                failed.fetch_or(matches!(result, Err(LoadError::Directory(_))), Ordering::Relaxed);
                 loaded.push((number, result));
                 watch(OpeningProgress {
                     logs: sources.len(),

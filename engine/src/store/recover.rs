@@ -38,13 +38,15 @@ pub(super) struct LoadedLog {
 }
 
 impl Store {
-    /// Gives the log a number and lets it run.
-    pub(super) fn add_log(&self, loaded: LoadedLog) -> Log {
+    /// Makes a log that does not run yet, under a number of its own.
+    pub(super) fn make_log(&self, loaded: LoadedLog) -> Log {
         let shared = self.shared();
-        let mut logs = shared.logs.write().unwrap_or_else(PoisonError::into_inner);
-        let id =
-            LogId(u32::try_from(logs.len()).expect("four thousand million logs were made in one process"));
-        let seals = !loaded.unsealed.is_empty();
+        let id = {
+            let mut logs = shared.logs.write().unwrap_or_else(PoisonError::into_inner);
+            let number = u32::try_from(logs.len());
+            logs.push(None);
+            LogId(number.expect("four thousand million logs were made in one process"))
+        };
         let writer = Writer {
             phase: Phase::Open,
             epochs: loaded.epochs,
@@ -59,7 +61,7 @@ impl Store {
             clock: loaded.now,
             listed_dirty: loaded.is_dirty,
         };
-        let inner = Arc::new(Inner {
+        Log(Arc::new(Inner {
             id,
             name: loaded.name,
             directory: loaded.directory,
@@ -75,15 +77,28 @@ impl Store {
             topic_id: Mutex::new(loaded.topic_id),
             is_ready: AtomicBool::new(false),
             waiters: Mutex::default(),
-        });
-        logs.push(Some(Arc::clone(&inner)));
-        drop(logs);
+        }))
+    }
+
+    /// From now on the log is found by its number and its name, and jobs are done for it.
+    pub(super) fn run_log(&self, log: &Log, now: Now) {
+        let (shared, id) = (self.shared(), log.id());
+        {
+            let mut logs = shared.logs.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(slot) = usize::try_from(id.number()).ok().and_then(|at| logs.get_mut(at)) {
+                *slot = Some(Arc::clone(&log.0));
+            }
+        }
+        let (seals, is_dirty) = {
+            let writer = log.0.writer();
+            (!writer.unsealed.is_empty(), writer.listed_dirty)
+        };
         if seals {
             lock(&shared.sealing).push(id);
         }
-        if loaded.is_dirty {
-            lock(&shared.dirty).push_back((loaded.now.monotonic, id));
+        if is_dirty {
+            lock(&shared.dirty).push_back((now.monotonic, id));
         }
-        Log(inner)
+        self.add_name(log);
     }
 }

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use super::scan::{Place, scan_segment};
 use super::{JobDone, JobError, Store};
 use crate::batch::ReplicatedBatches;
-use crate::checkpoint::{Certainty, is_full};
-use crate::disk::{Disk, File, Open};
+use crate::checkpoint::Certainty;
+use crate::disk::{Disk, File, Open, is_full};
 use crate::log::{Cleanup, FileError, Inner, LogId, lock, walk_failed};
 use crate::segment::{AtDamage, DamagedRange, FileKind, Segment, Walk, file_path};
 use crate::state::{EpochHistory, EpochStart};
@@ -122,19 +122,17 @@ impl Store {
             return Err(RepairRefusal::TooLarge { bytes }.into());
         }
         let beside = Beside::of(&log.directory, segment.base());
-        if let Err(error) = self.write_beside(&log, &segment, &gap, batches, &beside) {
-            for path in [&beside.log, &beside.offsets, &beside.times] {
-                drop(self.disk().remove_file(path));
-            }
-            if is_full(&error) {
-                return Err(RepairRefusal::OutOfSpace { bytes }.into());
-            }
-            return Err(log.failed("write a segment anew", beside.log, error).into());
+        let written = self.write_beside(&log, &segment, &gap, batches, &beside);
+        let written = written.map_err(|error| log.failed("write a segment anew", beside.log.clone(), error));
+        let exchanged = written
+            .and_then(
+                |()| if add_epochs(&log, batches) { log.write_epochs(Certainty::Durable) } else { Ok(()) },
+            )
+            .and_then(|()| exchange_logs(&log, segment.base(), &beside));
+        if let Err(error) = exchanged {
+            return Err(self.not_repaired(&beside, bytes, error));
         }
-        if add_epochs(&log, batches) {
-            log.write_epochs(Certainty::Durable)?;
-        }
-        exchange_files(&log, segment.base(), &beside)?;
+        let indexed = exchange_indexes(&log, segment.base(), &beside);
         let behind = gap.from + batches.bytes().len() as u64;
         let moved = |at: u64| if at < gap.until { at } else { (at - gap.until + behind).min(bytes) };
         let left = gap.left.into_iter().map(|range| {
@@ -142,9 +140,21 @@ impl Store {
             DamagedRange { bytes, ..range }
         });
         self.show(&log, &segment, bytes, left.collect());
-        self.write_damage_note(&mut lock(&self.inner.checkpoints))?;
+        // It is repaired, and only not for certain.
+        indexed.map_err(|error| self.not_repaired(&beside, bytes, error))?;
+        self.write_damage_note(&mut self.checkpoints())?;
         let damaged = log.writer().damaged.clone();
         Ok(JobDone::Repaired { log: id, offsets, damaged })
+    }
+
+    /// Takes away what is beside the segment, unless the directory has failed: there nothing is touched any more.
+    fn not_repaired(&self, beside: &Beside, bytes: u64, error: FileError) -> JobError {
+        if error.passes() {
+            for path in [&beside.log, &beside.offsets, &beside.times] {
+                drop(self.disk().remove_file(path));
+            }
+        }
+        if is_full(&error.source) { RepairRefusal::OutOfSpace { bytes }.into() } else { error.into() }
     }
 
     /// The segment as it will be, with its indexes, under other names, synced and read back.
@@ -321,8 +331,8 @@ fn write_synced(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync()
 }
 
-/// Old indexes away, the log exchanged, the new indexes in their place; each for certain before the next.
-fn exchange_files(log: &Inner, base: Offset, beside: &Beside) -> Result<(), FileError> {
+/// Old indexes away, and then the log exchanged: each for certain before the next.
+fn exchange_logs(log: &Inner, base: Offset, beside: &Beside) -> Result<(), FileError> {
     let disk = &log.shared.disk;
     let path = |kind| file_path(&log.directory, base, kind);
     let exchange = || -> io::Result<()> {
@@ -333,11 +343,20 @@ fn exchange_files(log: &Inner, base: Offset, beside: &Beside) -> Result<(), File
             }
         }
         disk.sync_directory(&log.directory)?;
-        disk.rename(&beside.log, &path(FileKind::Log))?;
+        disk.rename(&beside.log, &path(FileKind::Log))
+    };
+    exchange().map_err(|error| log.failed("exchange a segment", path(FileKind::Log), error))
+}
+
+/// The log's name made certain, and then the new indexes in their place.
+fn exchange_indexes(log: &Inner, base: Offset, beside: &Beside) -> Result<(), FileError> {
+    let disk = &log.shared.disk;
+    let path = |kind| file_path(&log.directory, base, kind);
+    let exchange = || -> io::Result<()> {
         disk.sync_directory(&log.directory)?;
         disk.rename(&beside.offsets, &path(FileKind::OffsetIndex))?;
         disk.rename(&beside.times, &path(FileKind::TimeIndex))?;
         disk.sync_directory(&log.directory)
     };
-    exchange().map_err(|error| log.failed("exchange a segment", path(FileKind::Log), error))
+    exchange().map_err(|error| log.failed("exchange the indexes of a segment", path(FileKind::Log), error))
 }

@@ -30,7 +30,10 @@ fn zero_two_batches(disk: &SimulatedDisk) {
 fn cut_in_half(disk: &SimulatedDisk) {
     let bytes = disk.contents(Path::new(SEALED)).unwrap();
     let (half, _) = crate::batch::scan(&bytes, 0).nth(4).unwrap().unwrap();
-    disk.open(Path::new(SEALED), crate::disk::Open::Write).unwrap().set_size(half).unwrap();
+    let file = disk.open(Path::new(SEALED), crate::disk::Open::Write).unwrap();
+    file.set_size(half).unwrap();
+    // A power loss must not take back the damage itself.
+    file.sync().unwrap();
 }
 
 fn range((from, until): (i64, i64)) -> OffsetRange {

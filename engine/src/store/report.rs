@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::log::LogId;
-use crate::recovery::{Plan, Refusal};
+use super::LogRefusal;
+use crate::log::{LogId, ReserveReport};
+use crate::recovery::Plan;
 use crate::units::{Offset, TopicId, TopicPartition};
 
 /// What was found at opening and what was done about it.
@@ -18,12 +19,14 @@ pub struct OpenReport {
     pub mark_extra: serde_json::Map<String, serde_json::Value>,
     /// Each log, sorted by name.
     pub logs: Vec<LogReport>,
-    /// Directories that could not be opened as logs, and why; they are left alone.
-    pub refused: Vec<(PathBuf, Refusal)>,
+    /// Directories of logs that could not be opened, and why; they are left alone, until [`super::Store::reopen_log`] is called for one.
+    pub refused: Vec<(PathBuf, LogRefusal)>,
     /// Directories of deleted topics whose removal was finished.
     pub deleted: Vec<String>,
     /// Directories that are not partitions; they are left alone.
     pub foreign: Vec<String>,
+    /// Whether there is space in reserve for when the device is full. Without, the store works all the same.
+    pub reserve: ReserveReport,
 }
 
 /// How the last user of the directory stopped.
@@ -74,7 +77,7 @@ pub struct LogReport {
 }
 
 /// What opening a data directory would do.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub struct OpeningPlan {
     /// How the last user stopped.
@@ -82,7 +85,7 @@ pub struct OpeningPlan {
     /// Whether the page cache survived since.
     pub machine: Machine,
     /// For each log, sorted by name, the plan of its recovery, or why it would be left alone.
-    pub logs: Vec<(TopicPartition, Result<Plan, Refusal>)>,
+    pub logs: Vec<(TopicPartition, Result<Plan, LogRefusal>)>,
 }
 
 /// What one turn of the driver did.

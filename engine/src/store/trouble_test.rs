@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::test_support::*;
-use super::{Job, JobDone};
+use super::{CreateLogError, Job, JobDone, StoreConfig};
 use crate::disk::simulated::Fault;
 use crate::disk::{Disk, SimulatedDisk};
 use crate::log::{AppendError, Permit};
@@ -53,7 +53,8 @@ fn a_checkpoint_that_finds_no_room_is_written_when_there_is() {
         for call in 0..3 {
             let simulated = SimulatedDisk::new(31);
             let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
-            let (store, _) = open(&disk, Path::new("/data"));
+            let config = StoreConfig { reserve_bytes: None, ..StoreConfig::default() };
+            let (store, _) = open_with(&disk, Path::new("/data"), config);
             let log = store.create_log(&name("t-0"), None, small_segments(4_000), now(0)).unwrap();
             append(&log, 2);
             store.want_durable(&log);
@@ -69,4 +70,21 @@ fn a_checkpoint_that_finds_no_room_is_written_when_there_is() {
         }
         assert!(failed > 0, "{fault:?}");
     }
+}
+
+#[test]
+fn a_name_is_free_when_the_job_is_done() {
+    let disk: Arc<dyn Disk> = Arc::new(SimulatedDisk::new(32));
+    let (store, _) = open(&disk, Path::new("/data"));
+    let make = || store.create_log(&name("t-0"), None, small_segments(4_000), now(0));
+    append(&make().unwrap(), 2);
+    turn(&store);
+    let job = store.delete_log(&name("t-0")).unwrap();
+    let refused = make();
+    assert!(matches!(refused, Err(CreateLogError::Deleting { .. })), "{refused:?}");
+    assert!(matches!(job.run(&store), JobDone::Deleted { .. }));
+    let log = make().unwrap();
+    append(&log, 3);
+    turn(&store);
+    assert_eq!((log.start(), log.written()), (at(0), at(3)));
 }

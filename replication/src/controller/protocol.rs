@@ -160,7 +160,7 @@ pub enum Condition {
     DiffersFromMark,
     /// Some range fails its checks, or bytes behind a hole were set aside.
     Damaged,
-    /// A write of it failed and it is not open again: what it has is not to be relied on yet.
+    /// A write of it failed and it is not open again, or it could not be opened: what it has is not known yet.
     LogFailed,
     /// It is being written, by a process that has had a session before: what it has is said when it is there.
     Writing,

@@ -100,10 +100,12 @@ impl Controller {
             } else {
                 Contributions::Written
             };
-            let facts = registration
-                .replicas
-                .iter()
-                .find(|facts| facts.partition == name && facts.topic_id == Some(topic.id));
+            // One that cannot be opened may not be able to say of which topic it is.
+            let is_its = |facts: &&ReplicaFacts| match facts.topic_id {
+                None => facts.condition == Condition::LogFailed,
+                id => id == Some(topic.id),
+            };
+            let facts = registration.replicas.iter().find(|facts| facts.partition == name && is_its(facts));
             let suspicion = proof::suspicion(registration.last_stop, last_session, contributions, facts);
             let mut next = partition.clone();
             // Who is not eligible does not count, so there is nothing that it could have lost.

@@ -1,5 +1,6 @@
 //! Carries out what a machine wants done.
 
+use highwater_engine::log::BeginEpochError;
 use highwater_engine::store::Job;
 use highwater_engine::units::{LeaderEpoch, NodeId, Now};
 
@@ -48,10 +49,14 @@ impl Shard {
         }
     }
 
-    fn begin_epoch(&mut self, now: Now, key: ReplicaKey, epoch: LeaderEpoch) {
+    pub(super) fn begin_epoch(&mut self, now: Now, key: ReplicaKey, epoch: LeaderEpoch) {
         let Some(replica) = self.replicas.get(&key) else { return };
-        if let Err(error) = replica.log.begin_epoch(epoch) {
-            self.fail_log(now, key, &error.to_string());
+        match replica.log.begin_epoch(epoch) {
+            Ok(()) => {}
+            Err(BeginEpochError::OutOfSpace | BeginEpochError::OutOfDescriptors) => {
+                self.begin_again(now, key, epoch);
+            }
+            Err(error) => self.fail_log(now, key, &error.to_string()),
         }
     }
 

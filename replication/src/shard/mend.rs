@@ -19,7 +19,7 @@ use super::event::{News, Out};
 use super::registration::{OnBehalf, report_of};
 use super::{ReplicaKey, Shard};
 use crate::controller::{ControllerReply, ControllerRequest, ResignCause};
-use crate::partition::{Input, ResignReason};
+use crate::partition::{Input, Partition, ResignReason, RoleName};
 
 /// Before a failed log is opened again; doubled with each failure that follows soon.
 const REOPEN_PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -33,6 +33,8 @@ const SAY_AGAIN: Duration = Duration::from_millis(500);
 pub(super) struct Mending {
     failed: BTreeMap<ReplicaKey, Reopening>,
     resignations: BTreeMap<ReplicaKey, Resignation>,
+    /// Leaderships that could not be written down for want of room, and when it is tried again.
+    beginnings: BTreeMap<ReplicaKey, (LeaderEpoch, Monotonic)>,
     /// Replicas that refuse to be cut, and when the controller is told next; `None` while a call is under way.
     refusals: BTreeMap<ReplicaKey, Option<Monotonic>>,
     /// When each log failed last, and how long the pause was then.
@@ -67,7 +69,8 @@ impl Mending {
             Reopening::Underway | Reopening::Never => None,
         });
         let proofs = self.refusals.values().copied().flatten();
-        says.chain(opens).chain(proofs).min()
+        let begins = self.beginnings.values().map(|(_, at)| *at);
+        says.chain(opens).chain(proofs).chain(begins).min()
     }
 
     /// A replica is gone, and what was to be done about it.
@@ -75,6 +78,7 @@ impl Mending {
         self.failed.remove(&key);
         self.resignations.remove(&key);
         self.refusals.remove(&key);
+        self.beginnings.remove(&key);
     }
 
     fn pause(&mut self, now: Monotonic, name: &TopicPartition) -> Duration {
@@ -116,6 +120,30 @@ impl Shard {
         self.resign_where_counted_on(now);
         self.say_resignations(now);
         self.open_again(now);
+        self.begin_epochs_again(now);
+    }
+
+    /// There was no room to write a leadership down. Until there is, nothing is appended in it.
+    pub(super) fn begin_again(&mut self, now: Now, key: ReplicaKey, epoch: LeaderEpoch) {
+        self.mending.beginnings.insert(key, (epoch, now.monotonic.after(SAY_AGAIN)));
+    }
+
+    fn begin_epochs_again(&mut self, now: Now) {
+        let due: Vec<(ReplicaKey, LeaderEpoch)> = (self.mending.beginnings.iter())
+            .filter(|(_, (_, at))| *at <= now.monotonic)
+            .map(|(key, (epoch, _))| (*key, *epoch))
+            .collect();
+        for (key, epoch) in due {
+            self.mending.beginnings.remove(&key);
+            let machine = self.replicas.get(&key).map(|replica| &replica.machine);
+            let leads = |machine: &Partition| {
+                machine.role_name() == RoleName::Leader && machine.leader_epoch() == Some(epoch)
+            };
+            if machine.is_some_and(leads) {
+                self.begin_epoch(now, key, epoch);
+                self.step(now, key, Input::LogMoved);
+            }
+        }
     }
 
     /// A replica knows more to be committed than its leader has: that proves a loss that was only possible until now.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use highwater_engine::checkpoint::OffsetCheckpoint;
 use highwater_engine::log::Log;
 use highwater_engine::store::{LogReport, Machine, OpenReport, Stop};
-use highwater_engine::units::{LeaderEpoch, Now, Offset, TopicPartition};
+use highwater_engine::units::{LeaderEpoch, Now, Offset, TopicId, TopicPartition};
 
 use super::event::{AskId, ControllerCallId, News, Out};
 use super::link::Heard;
@@ -45,6 +45,23 @@ fn facts(
         recovery_point: report.map_or(Some(facts.recovery_point), |report| report.recovery_point),
         condition,
     })
+}
+
+/// Of a log that could not be opened nobody knows what it has: it must be neither the best of all nor less than another.
+fn facts_of_unopened(
+    partition: TopicPartition,
+    topic_id: Option<TopicId>,
+    known_committed: Option<Offset>,
+) -> ReplicaFacts {
+    ReplicaFacts {
+        partition,
+        topic_id,
+        last_epoch: None,
+        end: Offset::ZERO,
+        known_committed,
+        recovery_point: None,
+        condition: Condition::LogFailed,
+    }
 }
 
 /// On whose behalf the controller was called.
@@ -181,6 +198,10 @@ impl Shard {
                     let role = replica.map(|replica| replica.machine.role_name());
                     facts(log, known.reports.get(log.name()), known.stop_was_clean(), committed, role)
                 })
+                .chain(store.left_alone().into_iter().map(|(name, id)| {
+                    let committed = known.high_watermark(&name);
+                    facts_of_unopened(name, id, committed)
+                }))
                 .collect(),
         });
         let calls = self.link.take_calls();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use highwater_engine::batch::{BatchLimits, KeyRule, TimestampRule};
 use highwater_engine::log::{Cleanup, Log, LogConfig, LogId, TimestampSource};
-use highwater_engine::store::Job;
+use highwater_engine::store::{CreateLogError, Job};
 use highwater_engine::units::{Now, Offset, TopicId, TopicPartition};
 
 use super::event::{News, Out};
@@ -73,7 +73,7 @@ impl Shard {
         let config = self.log_config(name.topic());
         let log = match log {
             Some(log) => self.adopt(&log, id, config).map(|()| log),
-            None => self.store.create_log(name, Some(id), config, now).map_err(|error| error.to_string()),
+            None => self.make_or_open(now, name, id, config),
         };
         let log = match log {
             Ok(log) => log,
@@ -85,6 +85,28 @@ impl Shard {
         };
         let known = self.known.high_watermark(name);
         Some(self.add_replica(now, name, id, log, known))
+    }
+
+    /// A new log; or the one of this name that could not be opened when the directory was, and can be by now.
+    fn make_or_open(
+        &mut self,
+        now: Now,
+        name: &TopicPartition,
+        id: TopicId,
+        config: LogConfig,
+    ) -> Result<Log, String> {
+        match self.store.create_log(name, Some(id), config.clone(), now) {
+            Ok(log) => return Ok(log),
+            Err(CreateLogError::LeftAlone { .. }) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        let report = self.store.reopen_log(name, now).map_err(|error| error.to_string())?;
+        let (Some(report), Some(log)) = (report, self.store.log(name)) else {
+            return Err("it is not there".to_owned());
+        };
+        self.out.push(Out::News(News::LogReopened { name: name.clone(), end: report.end }));
+        self.known.reopened(report);
+        self.adopt(&log, id, config).map(|()| log)
     }
 
     /// A log that was found is this topic's.
@@ -164,6 +186,8 @@ impl Shard {
             && let Some(key) = self.replica_for(now, name, &assignment)
         {
             self.step(now, key, Input::Assigned(assignment));
+            // What it has was not known while it could not be opened.
+            self.report_replicas();
         }
     }
 

@@ -94,7 +94,7 @@ fn live(trial: &mut Trial, choices: &mut Choices) -> Result<(), Violation> {
 }
 
 fn fail(trial: &mut Trial, choices: &mut Choices, range: i64) {
-    let fault = [Fault::Io, Fault::NoSpace, Fault::ShortWrite][index(choices, 3)];
+    let fault = [Fault::Io, Fault::NoSpace, Fault::ShortWrite, Fault::NoDescriptors][index(choices, 4)];
     trial.fail(choices.below(range).unsigned_abs(), fault);
 }
 

@@ -21,7 +21,7 @@ fn every_crash_point_of_the_script() {
 fn every_call_of_the_script_fails_once() {
     let calls = calls().unwrap_or_else(|violation| panic!("without a failure:\n{violation}"));
     for call in 0..calls {
-        for fault in [Fault::Io, Fault::NoSpace, Fault::ShortWrite] {
+        for fault in [Fault::Io, Fault::NoSpace, Fault::ShortWrite, Fault::NoDescriptors] {
             let crash = Crash::ALL[usize::try_from(call).unwrap_or(0) % 4];
             if let Err(violation) = fail_at(call, fault, crash) {
                 panic!("call {call} fails with {fault:?}, then {crash:?}\n{violation}");

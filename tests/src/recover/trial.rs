@@ -267,6 +267,8 @@ impl Trial {
         config.rules = self.setting.rules;
         config.open_files_max = self.setting.open_files_max;
         config.mapped_indexes_max = self.setting.open_files_max.unwrap_or(100);
+        // Small, so that it is given back and taken again.
+        config.reserve_bytes = Some(32 << 10);
         // Small, so that readers are sent to the files.
         config.tail_bytes_max = 5_000;
         config
@@ -293,7 +295,7 @@ impl Trial {
                 None
             }
         };
-        let Some(Opened { store, report }) = opened else {
+        let Some(Opened { store, mut report }) = opened else {
             self.is_mark_uncertain |= self.ending == Ending::Clean;
             self.is_confirmed = None;
             return Ok(());
@@ -301,10 +303,22 @@ impl Trial {
         // What is looked at from here on is not part of the life.
         let was_trouble = self.trouble;
         if was_trouble {
-            // A lock file that cannot be read is one of another machine.
+            // A lock file that cannot be read is one of another machine, and a mark that cannot be is none.
             self.is_confirmed = None;
+            self.is_mark_uncertain |= self.ending == Ending::Clean;
         }
         self.settle();
+        if let Some((_, why)) = report.refused.first() {
+            if !was_trouble {
+                return Err(format!("the log was left alone: {why}"));
+            }
+            self.tell(format!("  the log was left alone: {why}"));
+            // It can be read by now.
+            match store.reopen_log(&Self::name(), self.now()) {
+                Ok(Some(log)) => report.logs.push(log),
+                other => return Err(format!("the log was left alone, and then {other:?}")),
+            }
+        }
         let Some(log) = store.log(&Self::name()) else {
             if self.is_made {
                 return Err(format!("the log is gone: {report:?}"));
@@ -320,7 +334,9 @@ impl Trial {
         let found = everything(&store, &log).map_err(context)?;
         let began_anew = self.model.may_begin_anew();
         self.model.survive(self.ending, &found).map_err(context)?;
-        self.check_report(&report, began_anew).map_err(context)?;
+        // Of a checkpoint that cannot be read nothing is known.
+        let is_unknown = was_trouble && report.logs.iter().any(|log| log.recovery_point.is_none());
+        self.check_report(&report, began_anew || is_unknown).map_err(context)?;
         self.model.durable = log.durable().value();
         self.model.check_epochs(&found.epochs, false).map_err(context)?;
         check_lookups(&store, &log, &self.model).map_err(context)?;
@@ -349,7 +365,7 @@ impl Trial {
     }
 
     /// What recovery says of itself must fit to what happened.
-    fn check_report(&self, report: &OpenReport, began_anew: bool) -> Verdict {
+    fn check_report(&self, report: &OpenReport, may_suspect: bool) -> Verdict {
         let [log] = &report.logs[..] else { return Err(format!("one log is there: {report:?}")) };
         if !log.plan.damaged.is_empty() {
             return Err("a crash was taken for damage".to_owned());
@@ -364,7 +380,7 @@ impl Trial {
         }
         let must_suspect = !is_clean && !is_same;
         // A restart that was interrupted has thrown records away that were wanted no more; it says so.
-        if log.suspect != must_suspect && !(log.suspect && began_anew) {
+        if log.suspect != must_suspect && !(log.suspect && may_suspect) {
             return Err(format!("suspect is {} instead of {must_suspect}", log.suspect));
         }
         Ok(())

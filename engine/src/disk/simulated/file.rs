@@ -129,6 +129,7 @@ impl State {
                 drop(self.write(node, position, &bytes[..count]));
             }
             Fault::Io | Fault::NoSpace | Fault::NoDescriptors => self.write_part(node, position, bytes),
+            Fault::ReadOnly | Fault::Panic => {}
         }
         Err(self.fail(fault))
     }

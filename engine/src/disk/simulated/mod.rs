@@ -150,6 +150,15 @@ impl SimulatedDisk {
         self.shared.state().faults.insert(call, fault);
     }
 
+    /// Every call on this path, and on what lies below it, fails from now on in this way; with `None` no more.
+    pub fn fail_below(&self, path: &Path, fault: Option<Fault>) {
+        let mut state = self.shared.state();
+        match fault {
+            Some(fault) => drop(state.failing.insert(path.to_owned(), fault)),
+            None => drop(state.failing.remove(path)),
+        }
+    }
+
     /// The number that the next call will have.
     pub fn next_call(&self) -> u64 {
         self.shared.state().next_call

@@ -11,6 +11,7 @@ use super::counters::SimulatedCounters;
 use super::names::{NodeId, Tree};
 use super::queue::QueueState;
 use super::{Completing, Tear, Unsynced};
+use crate::disk::trouble::of_sync;
 
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,10 +88,14 @@ pub enum Fault {
     Io,
     /// ENOSPC. A write may have written a part.
     NoSpace,
-    /// EMFILE.
+    /// EMFILE. A directory that is to be synced cannot even be opened, so that nothing of it is tried.
     NoDescriptors,
+    /// EROFS for a call that would change something; any other call goes through.
+    ReadOnly,
     /// A write that wrote a part and then could not go on; EIO for any other call.
     ShortWrite,
+    /// The thread that calls panics, before anything is done.
+    Panic,
 }
 
 /// The error of every call on a life that is over. Inside of an [`io::Error`].
@@ -130,6 +135,8 @@ pub(super) struct State {
     pub(super) crash_at: Option<u64>,
     pub(super) down: bool,
     pub(super) faults: BTreeMap<u64, Fault>,
+    /// Every call below one of these paths fails.
+    pub(super) failing: BTreeMap<PathBuf, Fault>,
     pub(super) trace: Option<Vec<Call>>,
     pub(super) capacity: Option<u64>,
     pub(super) open_files_max: Option<usize>,
@@ -161,6 +168,7 @@ impl State {
             crash_at: None,
             down: false,
             faults: BTreeMap::new(),
+            failing: BTreeMap::new(),
             trace: None,
             capacity: None,
             open_files_max: None,
@@ -185,6 +193,7 @@ impl State {
         Self {
             rng: Rng::with_seed(seed),
             faults: self.faults.clone(),
+            failing: self.failing.clone(),
             trace: self.trace.as_ref().map(|_| Vec::new()),
             tree,
             open: BTreeMap::new(),
@@ -216,7 +225,11 @@ impl State {
         if self.crash_at.is_some_and(|at| number >= at) {
             return Ok(Verdict::Crash);
         }
-        Ok(self.faults.remove(&number).map_or(Verdict::Go, Verdict::Fail))
+        let failing = || self.failing.iter().find(|(below, _)| path.starts_with(below));
+        let fault = self.faults.remove(&number).or_else(|| failing().map(|(_, fault)| *fault));
+        let fault = fault.filter(|fault| *fault != Fault::ReadOnly || kind.is_change());
+        assert!(fault != Some(Fault::Panic), "the call {number} of the simulated disk panics");
+        Ok(fault.map_or(Verdict::Go, Verdict::Fail))
     }
 
     /// A call that happens as a whole or not at all.
@@ -242,12 +255,13 @@ impl State {
     /// Counts a fault and gives its error.
     pub(super) fn fail(&mut self, fault: Fault) -> io::Error {
         match fault {
-            Fault::Io | Fault::ShortWrite => {
+            Fault::Io | Fault::ShortWrite | Fault::Panic => {
                 self.counters.io_errors += 1;
                 io::Error::from_raw_os_error(libc::EIO)
             }
             Fault::NoSpace => self.out_of_space(),
             Fault::NoDescriptors => io::Error::from_raw_os_error(libc::EMFILE),
+            Fault::ReadOnly => io::Error::from_raw_os_error(libc::EROFS),
         }
     }
 
@@ -364,12 +378,13 @@ impl State {
                 let node = self.tree.find(directory)?;
                 self.sync_directory(node)
             }
+            Verdict::Fail(fault @ Fault::NoDescriptors) => Err(self.fail(fault)),
             Verdict::Fail(fault) => {
                 self.counters.failed_syncs += 1;
                 if let Ok(node) = self.tree.find(directory) {
                     self.tree.abandon(node, &mut self.rng);
                 }
-                Err(self.fail(fault))
+                Err(of_sync(self.fail(fault)))
             }
             Verdict::Crash => {
                 if self.rng.bool() {
@@ -393,7 +408,7 @@ impl State {
         if let Ok(body) = self.tree.file_mut(node) {
             body.abandon(&mut self.rng);
         }
-        self.fail(fault)
+        of_sync(self.fail(fault))
     }
 
     pub(super) fn crash_kill(&mut self, rng: &mut Rng) -> u64 {
@@ -420,6 +435,7 @@ impl State {
         self.down = false;
         self.crash_at = None;
         self.faults.clear();
+        self.failing.clear();
         self.locked.clear();
         self.open.clear();
         self.opened_at.clear();
