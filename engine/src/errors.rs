@@ -79,6 +79,12 @@
 //! | `StoreOpenError::Io` | the directory | mend what the system complains of |
 //! | `LockError::Held` | the call, for now | again, when the other process has ended |
 //! | `LockError::Io` | the directory | mend what the system complains of |
+//! | `ReadOnlyError::NoSuchLog` | the call | |
+//! | `ReadOnlyError::Refused` | the call, for now | again: it may be a moment's state of the one who writes |
+//! | `ReadOnlyError::Unsettled` | the call, for now | again |
+//! | `ReadOnlyError::Io` | the call, for now | again, when the cause is gone |
+//! | `ReadOnlyReadError::Changed` | the call, for now | look again, and then read |
+//! | `ReadOnlyReadError::Read` | as `ReadError` | |
 //! | `CloseError::Failed` | the directory | |
 //! | `CloseError::Closed` | the call | |
 //! | `CloseError::LogClosed` | the directory | the stop is unclean; the next opening recovers |
@@ -96,8 +102,8 @@
 use crate::disk::LockError;
 use crate::log::{AppendError, BeginEpochError, Closed, ReadError, ReplicaAppendError, TicketError};
 use crate::store::{
-    CloseError, CreateLogError, JobError, LogRefusal, ReopenLogError, RepairRefusal, SetConfigError,
-    StoreOpenError,
+    CloseError, CreateLogError, JobError, LogRefusal, ReadOnlyError, ReadOnlyReadError, ReopenLogError,
+    RepairRefusal, SetConfigError, StoreOpenError,
 };
 
 /// What an error ends.
@@ -277,6 +283,26 @@ impl LockError {
         match self {
             Self::Held { .. } => Fate::CallForNow,
             Self::Io { .. } => Fate::Directory,
+        }
+    }
+}
+
+impl ReadOnlyError {
+    /// What the error ends.
+    pub const fn fate(&self) -> Fate {
+        match self {
+            Self::NoSuchLog { .. } => Fate::Call,
+            Self::Refused { .. } | Self::Unsettled { .. } | Self::Io { .. } => Fate::CallForNow,
+        }
+    }
+}
+
+impl ReadOnlyReadError {
+    /// What the error ends.
+    pub const fn fate(&self) -> Fate {
+        match self {
+            Self::Changed => Fate::CallForNow,
+            Self::Read(error) => error.fate(),
         }
     }
 }

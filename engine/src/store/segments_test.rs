@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::damage_test::{DATA, closed_log, read_beside};
 use super::test_support::*;
-use super::{Stop, Store, StoreConfig, StoreOpenError};
+use super::{LogRefusal, Stop, Store, StoreConfig, StoreOpenError};
 use crate::checkpoint::CLEAN_MARK;
 use crate::disk::{Disk, Open, PosixDisk, SimulatedDisk, SyncThread};
 use crate::recovery::Refusal;
@@ -179,7 +179,11 @@ fn what_is_no_file_is_no_segment_and_its_log_alone_is_left_alone() {
             make(&strange);
             let (store, report) = open(&disk, &data);
             let [(refused, why)] = &report.refused[..] else { panic!("{report:?}") };
-            assert!(refused.ends_with("t-0") && matches!(why, Refusal::NotAFile { .. }), "{why}");
+            assert!(
+                refused.ends_with("t-0")
+                    && matches!(why, LogRefusal::NotUnderstood(Refusal::NotAFile { .. })),
+                "{why}"
+            );
             let other = store.log(&name("t-1")).unwrap();
             assert_eq!(append(&other, 1).offsets.start(), at(24), "the other log goes on");
             turn(&store);
