@@ -8,7 +8,7 @@ use super::gather::Trust;
 use super::layout::{DirectoryName, directory_name};
 use super::{Machine, Stop};
 use crate::checkpoint::{
-    CLEAN_MARK, CleanFacts, CleanMark, DAMAGE_NOTE, LOG_STARTS, META_PROPERTIES, NotedDamage,
+    CLEAN_MARK, CleanFacts, CleanMark, DAMAGE_NOTE, Damage, LOG_STARTS, META_PROPERTIES, NotedDamage,
     OffsetCheckpoint, RECOVERY_POINTS, Reading, read_clean_mark, read_damage, read_offsets,
 };
 use crate::disk::{Disk, Entry, EntryKind, Incarnation, LOCK_FILE};
@@ -70,6 +70,10 @@ impl Found {
         let points = read_offsets(disk, &points_path).map_err(at(&points_path))?;
         let starts_path = directory.join(LOG_STARTS);
         let starts = read_offsets(disk, &starts_path).map_err(at(&starts_path))?;
+        if let Reading::Damaged { why: why @ Damage::Unreadable { .. } } = &starts {
+            // Nothing else says what was deleted; that one read failed must not bring it back.
+            return Err((starts_path, io::Error::other(why.clone())));
+        }
         let damage_path = directory.join(DAMAGE_NOTE);
         let damage = match read_damage(disk, &damage_path).map_err(at(&damage_path))? {
             Reading::Missing => Some(Vec::new()),
