@@ -103,8 +103,8 @@ impl DiskFile for FileWithoutReserve {
 }
 
 impl Queue for QueueBehind {
-    fn submit(&mut self, mut operations: Vec<Operation>) {
-        for operation in &mut operations {
+    fn submit(&mut self, operations: &mut Vec<Operation>) {
+        for operation in operations.iter_mut() {
             let file: &dyn Any = operation.file.as_ref();
             let file = file.downcast_ref::<FileWithoutReserve>().expect("all files are opened by this disk");
             operation.file = Arc::clone(&file.0);

@@ -179,7 +179,7 @@ pub(super) fn many_files(ground: &Ground, rows: &mut Rows) -> Result<()> {
             let kind = || OperationKind::Sync { patience: Patience::MustNotBlock };
             let sync =
                 |file: &disk::File| Operation { token: 0, file: disk::File::clone(file), kind: kind() };
-            queue.submit(files.iter().map(sync).collect());
+            queue.submit(&mut files.iter().map(sync).collect());
             while queue.in_flight() > 0 {
                 queue.reap(Wait::ForOne, &mut completed);
             }

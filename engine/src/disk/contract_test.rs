@@ -313,22 +313,22 @@ fn reap(queue: &mut dyn super::Queue, count: usize) -> Vec<Completion> {
 fn a_queue_completes_everything_with_its_token(disk: &dyn Disk, root: &Path) {
     let mut queue = disk.queue().unwrap();
     let files: Vec<_> = (0..8).map(|number| create(disk, &root.join(format!("{number}")), b"")).collect();
-    let writes = (10..).zip(&files).map(|(token, file)| write(token, file, 0, b"some bytes")).collect();
-    queue.submit(writes);
+    let mut writes = (10..).zip(&files).map(|(token, file)| write(token, file, 0, b"some bytes")).collect();
+    queue.submit(&mut writes);
     assert_eq!(queue.in_flight(), 8);
     for (token, completion) in (10..).zip(reap(&mut *queue, 8)) {
         assert_eq!(completion.token, token);
-        assert!(matches!(completion.result, Ok(Done::Written)));
+        assert!(matches!(completion.result, Ok(Done::Written { .. })));
     }
     let patience = [Patience::MayBlock, Patience::MustNotBlock];
-    let syncs = (20..)
+    let mut syncs = (20..)
         .zip(&files)
         .zip(patience.into_iter().cycle())
         .map(|((token, file), patience)| sync(token, file, patience))
         .collect();
-    queue.submit(syncs);
+    queue.submit(&mut syncs);
     assert!(reap(&mut *queue, 8).iter().all(|completion| matches!(completion.result, Ok(Done::Synced))));
-    queue.submit((30..).zip(&files).map(|(token, file)| read(token, file, 5, 100)).collect());
+    queue.submit(&mut (30..).zip(&files).map(|(token, file)| read(token, file, 5, 100)).collect());
     for completion in reap(&mut *queue, 8) {
         let Ok(Done::Read(bytes)) = completion.result else { panic!("a read gives bytes") };
         assert_eq!(&*bytes, b"bytes");
@@ -347,7 +347,7 @@ fn a_queue_writes_buffers_one_behind_the_other(disk: &dyn Disk, root: &Path) {
         .map(|number| Bytes::from(vec![number.to_le_bytes()[0]; (number % 3) as usize]))
         .collect();
     let wanted = buffers.concat();
-    queue.submit(vec![
+    queue.submit(&mut vec![
         Operation { token: 1, file: File::clone(&file), kind: OperationKind::Write { position: 4, buffers } },
         Operation {
             token: 2,
@@ -368,10 +368,14 @@ fn a_queue_reports_an_error_for_its_operation_only(disk: &dyn Disk, root: &Path)
     let good = create(disk, &root.join("a"), b"");
     create(disk, &root.join("b"), b"untouched");
     let read_only = disk.open(&root.join("b"), Open::Read).unwrap();
-    queue.submit(vec![write(1, &read_only, 0, b"no"), write(2, &good, 0, b"yes"), read(3, &read_only, 0, 9)]);
+    queue.submit(&mut vec![
+        write(1, &read_only, 0, b"no"),
+        write(2, &good, 0, b"yes"),
+        read(3, &read_only, 0, 9),
+    ]);
     let completed = reap(&mut *queue, 3);
     assert!(completed[0].result.is_err());
-    assert!(matches!(completed[1].result, Ok(Done::Written)));
+    assert!(matches!(completed[1].result, Ok(Done::Written { .. })));
     assert!(matches!(&completed[2].result, Ok(Done::Read(bytes)) if &**bytes == b"untouched"));
 }
 
@@ -379,7 +383,7 @@ fn waiting_on_an_idle_queue_returns(disk: &dyn Disk, _: &Path) {
     let mut queue = disk.queue().unwrap();
     let mut completed = Vec::new();
     queue.reap(Wait::ForOne, &mut completed);
-    queue.submit(Vec::new());
+    queue.submit(&mut Vec::new());
     queue.reap(Wait::ForOne, &mut completed);
     assert!(completed.is_empty());
 }
@@ -389,7 +393,7 @@ fn dropping_a_queue_finishes_its_operations(disk: &dyn Disk, root: &Path) {
     let files: Vec<_> = (0..4).map(|number| create(disk, &root.join(format!("{number}")), b"")).collect();
     let mut operations: Vec<_> = files.iter().map(|file| write(1, file, 0, b"bytes")).collect();
     operations.extend(files.iter().map(|file| sync(2, file, Patience::MustNotBlock)));
-    queue.submit(operations);
+    queue.submit(&mut operations);
     drop(queue);
     for file in &files {
         assert_eq!(contents_of(file), b"bytes");

@@ -155,8 +155,9 @@ pub trait DiskFile: Any + Send + Sync + Debug {
 /// Buffers belong to the queue until their completion is reaped. Completions come in any order. Dropping a queue waits for what
 /// the kernel still holds.
 pub trait Queue: Send + Debug {
-    /// Hands operations over. They may be complete on return; the results are had from [`Queue::reap`] all the same.
-    fn submit(&mut self, operations: Vec<Operation>);
+    /// Hands operations over, and leaves the list empty. They may be complete on return; the results are had from [`Queue::reap`] all the
+    /// same.
+    fn submit(&mut self, operations: &mut Vec<Operation>);
 
     /// Takes completed operations. With [`Wait::ForOne`] it blocks until there is at least one, unless nothing is in flight.
     fn reap(&mut self, wait: Wait, completed: &mut Vec<Completion>);
@@ -341,7 +342,10 @@ pub struct Completion {
 #[derive(Debug)]
 pub enum Done {
     /// Everything was written.
-    Written,
+    Written {
+        /// The buffers, as they came.
+        buffers: Vec<Bytes>,
+    },
     /// Everything that had completed before the submission is certain.
     Synced,
     /// The bytes.

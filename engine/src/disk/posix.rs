@@ -111,8 +111,8 @@ impl PosixQueue {
 }
 
 impl Queue for PosixQueue {
-    fn submit(&mut self, operations: Vec<Operation>) {
-        for operation in operations {
+    fn submit(&mut self, operations: &mut Vec<Operation>) {
+        for operation in operations.drain(..) {
             let must_not_block =
                 matches!(operation.kind, OperationKind::Sync { patience: Patience::MustNotBlock });
             let operation = match &mut self.sync_thread {
@@ -156,7 +156,7 @@ pub(super) fn perform(operation: Operation, counters: &mut QueueCounters) -> Com
     let result = match kind {
         OperationKind::Write { position, buffers } => {
             counters.writes_inline += 1;
-            write(&file, &buffers, position).map(|()| Done::Written)
+            write(&file, &buffers, position).map(|()| Done::Written { buffers })
         }
         OperationKind::Sync { .. } => {
             counters.syncs_inline += 1;
@@ -170,14 +170,27 @@ pub(super) fn perform(operation: Operation, counters: &mut QueueCounters) -> Com
     Completion { token, result }
 }
 
+/// So many buffers go in one call, so that their list has its place on the stack; it is long enough for a call to cost nothing beside it.
+const SLICES: usize = 64;
+
 fn write(file: &File, buffers: &[Bytes], mut position: u64) -> io::Result<()> {
-    if let Some(descriptor) = file.descriptor() {
-        let mut slices: Vec<_> = buffers.iter().map(|buffer| IoSlice::new(buffer)).collect();
-        return sys::write_all_vectored_at(descriptor, &mut slices, position);
-    }
-    for buffer in buffers {
-        file.write_all_at(buffer, position)?;
-        position += buffer.len() as u64;
+    for part in buffers.chunks(SLICES) {
+        match file.descriptor() {
+            Some(descriptor) => {
+                let mut slices = [IoSlice::new(&[]); SLICES];
+                for (slice, buffer) in slices.iter_mut().zip(part) {
+                    *slice = IoSlice::new(buffer);
+                }
+                sys::write_all_vectored_at(descriptor, &mut slices[..part.len()], position)?;
+                position += part.iter().map(|buffer| buffer.len() as u64).sum::<u64>();
+            }
+            None => {
+                for buffer in part {
+                    file.write_all_at(buffer, position)?;
+                    position += buffer.len() as u64;
+                }
+            }
+        }
     }
     Ok(())
 }

@@ -85,13 +85,13 @@ fn a_sync_that_must_not_block_goes_to_the_sync_thread_and_is_announced() {
     let mut queue = disk.queue().unwrap();
     let descriptor = queue.wake_descriptor().unwrap().unwrap();
     let mut completed = Vec::new();
-    queue.submit(vec![sync(1, &file, Patience::MayBlock)]);
+    queue.submit(&mut vec![sync(1, &file, Patience::MayBlock)]);
     queue.reap(Wait::Not, &mut completed);
     assert!(matches!(&completed[..], [Completion { token: 1, result: Ok(Done::Synced) }]));
     assert_eq!((queue.counters().syncs_inline, queue.counters().syncs_thread), (1, 0));
     assert!(!sys::is_readable(&descriptor, 0).unwrap());
 
-    queue.submit((2..5).map(|token| sync(token, &file, Patience::MustNotBlock)).collect());
+    queue.submit(&mut (2..5).map(|token| sync(token, &file, Patience::MustNotBlock)).collect());
     while completed.len() < 4 {
         assert!(sys::is_readable(&descriptor, 10_000).unwrap(), "it is announced");
         queue.reap(Wait::Not, &mut completed);
@@ -106,7 +106,7 @@ fn without_leave_for_a_thread_a_sync_is_done_by_its_submitter() {
     let root = tempfile::tempdir().unwrap();
     let file = disk().open(&root.path().join("a"), Open::Create).unwrap();
     let mut queue = disk().queue().unwrap();
-    queue.submit(vec![sync(1, &file, Patience::MustNotBlock)]);
+    queue.submit(&mut vec![sync(1, &file, Patience::MustNotBlock)]);
     assert_eq!((queue.counters().syncs_inline, queue.counters().syncs_thread), (1, 0));
     assert!(queue.wake_descriptor().unwrap().is_none());
 }

@@ -51,6 +51,8 @@ pub(super) struct Ring {
     queues: ManuallyDrop<IoUring>,
     slots: ManuallyDrop<Vec<Option<Job>>>,
     free: Vec<usize>,
+    /// Empty, of jobs that are done.
+    spare_vectors: Vec<Vectors>,
     /// Slots that are not yet in the submission queue.
     backlog: VecDeque<usize>,
     /// Slots that are in the submission queue or with the kernel.
@@ -85,6 +87,7 @@ impl Ring {
             queues: ManuallyDrop::new(ring),
             slots: ManuallyDrop::new(Vec::new()),
             free: Vec::new(),
+            spare_vectors: Vec::new(),
             backlog: VecDeque::new(),
             under_way: 0,
             under_way_max,
@@ -119,7 +122,8 @@ impl Ring {
         let work = match kind {
             OperationKind::Write { position, buffers } => {
                 let length = buffers.iter().map(Bytes::len).sum();
-                Work::Write { position, buffers, length, written: 0, vectors: Vectors::default() }
+                let vectors = self.spare_vectors.pop().unwrap_or_default();
+                Work::Write { position, buffers, length, written: 0, vectors }
             }
             OperationKind::Sync { .. } => Work::Sync,
             OperationKind::Read { position, length } => {
@@ -222,6 +226,10 @@ impl Ring {
                 }
                 Some(result) => {
                     self.free.push(slot);
+                    if let Work::Write { vectors, .. } = &mut job.work {
+                        vectors.0.clear();
+                        self.spare_vectors.push(std::mem::take(vectors));
+                    }
                     let token = job.token;
                     let result = result.map(|()| job.into_done());
                     completed.push(Completion { token, result });
@@ -298,7 +306,7 @@ impl Job {
 
     fn into_done(self) -> Done {
         match self.work {
-            Work::Write { .. } => Done::Written,
+            Work::Write { buffers, .. } => Done::Written { buffers },
             Work::Sync => Done::Synced,
             Work::Read { mut buffer, filled, .. } => {
                 buffer.truncate(filled);

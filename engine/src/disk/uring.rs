@@ -121,13 +121,16 @@ impl Disk for UringDisk {
 pub(super) struct UringQueue {
     ring: Ring,
     inline: Inline,
+    /// Empty: the memory for what a submission does itself.
+    here: Vec<Operation>,
     ready: VecDeque<Completion>,
     counters: QueueCounters,
 }
 
 impl UringQueue {
     fn new(ring: Ring, inline: Inline) -> Self {
-        Self { ring, inline, ready: VecDeque::new(), counters: QueueCounters::default() }
+        let (here, ready) = (Vec::new(), VecDeque::new());
+        Self { ring, inline, here, ready, counters: QueueCounters::default() }
     }
 
     /// A queue with a ring of so many entries that sends everything through it.
@@ -193,26 +196,25 @@ impl InlineKinds {
 }
 
 impl Queue for UringQueue {
-    fn submit(&mut self, operations: Vec<Operation>) {
+    fn submit(&mut self, operations: &mut Vec<Operation>) {
         let inline = match self.inline {
-            Inline::Cheap => InlineKinds::of(&operations, self.ring.in_flight()),
+            Inline::Cheap => InlineKinds::of(operations, self.ring.in_flight()),
             Inline::Nothing => InlineKinds::NOTHING,
         };
-        let mut here = Vec::new();
-        for operation in operations {
+        for operation in operations.drain(..) {
             let kind = kind_of(&operation);
             if inline.include(&operation) {
-                here.push(operation);
+                self.here.push(operation);
                 continue;
             }
             match self.ring.push(operation) {
                 Ok(()) => self.count_ring(kind),
-                Err(operation) => here.push(operation),
+                Err(operation) => self.here.push(operation),
             }
         }
         // The kernel gets its part first, so that both are busy.
         self.ring.submit();
-        for operation in here {
+        for operation in self.here.drain(..) {
             let completion = perform(operation, &mut self.counters);
             self.ready.push_back(completion);
         }

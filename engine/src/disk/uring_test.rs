@@ -41,8 +41,8 @@ fn finish(queue: &mut dyn Queue) -> Vec<Completion> {
 /// One submission after the other, and what they made of the counters.
 fn counters_after(mode: IoMode, submissions: Vec<Vec<Operation>>) -> QueueCounters {
     let mut queue = UringDisk::new(mode).unwrap().queue().unwrap();
-    for operations in submissions {
-        queue.submit(operations);
+    for mut operations in submissions {
+        queue.submit(&mut operations);
         finish(&mut *queue);
     }
     queue.counters()
@@ -84,11 +84,11 @@ fn a_sync_beside_others_that_are_under_way_shares_their_flush() {
     let root = tempfile::tempdir().unwrap();
     let files = files(root.path(), 3);
     let mut queue = UringDisk::new(IoMode::Auto).unwrap().queue().unwrap();
-    queue.submit(files.iter().take(2).map(|file| sync(1, file, Patience::MayBlock)).collect());
-    queue.submit(vec![sync(2, &files[2], Patience::MayBlock)]);
+    queue.submit(&mut files.iter().take(2).map(|file| sync(1, file, Patience::MayBlock)).collect());
+    queue.submit(&mut vec![sync(2, &files[2], Patience::MayBlock)]);
     assert_eq!((queue.counters().syncs_ring, queue.counters().syncs_inline), (3, 0));
     finish(&mut *queue);
-    queue.submit(vec![sync(3, &files[2], Patience::MayBlock)]);
+    queue.submit(&mut vec![sync(3, &files[2], Patience::MayBlock)]);
     assert_eq!((queue.counters().syncs_ring, queue.counters().syncs_inline), (3, 1));
 }
 
@@ -100,12 +100,14 @@ fn more_operations_than_the_ring_holds_go_in_pieces() {
     let content = |number: usize| vec![u8::try_from(number).unwrap(); 10_000 + number];
     let numbered = || (0_u64..).zip(&files);
     queue.submit(
-        numbered().map(|(token, file)| write(token, file, 0, content(token.try_into().unwrap()))).collect(),
+        &mut numbered()
+            .map(|(token, file)| write(token, file, 0, content(token.try_into().unwrap())))
+            .collect(),
     );
     assert_eq!(queue.in_flight(), 50);
     let tokens: BTreeSet<_> = finish(&mut queue).iter().map(|completion| completion.token).collect();
     assert_eq!(tokens, (0..50).collect());
-    queue.submit(numbered().map(|(token, file)| read(token, file, 20_000)).collect());
+    queue.submit(&mut numbered().map(|(token, file)| read(token, file, 20_000)).collect());
     for Completion { token, result } in finish(&mut queue) {
         let Ok(Done::Read(bytes)) = result else { panic!("a read gives bytes") };
         assert!(*bytes == content(token.try_into().unwrap()), "file {token}");
@@ -119,7 +121,7 @@ fn the_descriptor_tells_that_there_is_something_to_reap() {
     let mut queue = UringDisk::new(IoMode::Auto).unwrap().queue().unwrap();
     let descriptor = queue.wake_descriptor().unwrap().unwrap();
     assert!(!sys::is_readable(&descriptor, 0).unwrap());
-    queue.submit(files.iter().map(|file| sync(1, file, Patience::MustNotBlock)).collect());
+    queue.submit(&mut files.iter().map(|file| sync(1, file, Patience::MustNotBlock)).collect());
     let mut completed = Vec::new();
     while completed.len() < 2 {
         assert!(sys::is_readable(&descriptor, 10_000).unwrap(), "it is announced");
@@ -135,11 +137,11 @@ fn a_thread_that_submits_may_end_before_its_operations() {
     let files = files(root.path(), 40);
     let mut queue = UringQueue::with_entries(64);
     for round in 0..5_u8 {
-        let writes: Vec<_> = files.iter().map(|file| write(1, file, 0, vec![round; 100_000])).collect();
-        let syncs: Vec<_> = files.iter().map(|file| sync(2, file, Patience::MustNotBlock)).collect();
+        let mut writes: Vec<_> = files.iter().map(|file| write(1, file, 0, vec![round; 100_000])).collect();
+        let mut syncs: Vec<_> = files.iter().map(|file| sync(2, file, Patience::MustNotBlock)).collect();
         queue = std::thread::spawn(move || {
-            queue.submit(writes);
-            queue.submit(syncs);
+            queue.submit(&mut writes);
+            queue.submit(&mut syncs);
             queue
         })
         .join()
@@ -158,7 +160,7 @@ fn a_file_may_be_let_go_while_its_operations_are_in_flight() {
     let root = tempfile::tempdir().unwrap();
     let mut queue = UringQueue::with_entries(8);
     for file in files(root.path(), 30) {
-        queue.submit(vec![write(1, &file, 0, vec![7; 50_000]), read(2, &file, 10)]);
+        queue.submit(&mut vec![write(1, &file, 0, vec![7; 50_000]), read(2, &file, 10)]);
     }
     drop(queue);
     for file in files(root.path(), 30) {
@@ -175,7 +177,7 @@ fn each_queue_has_a_ring_of_its_own() {
     let descriptor = |queue: &dyn Queue| queue.wake_descriptor().unwrap().unwrap();
     let (of_first, of_second) = (descriptor(&*first), descriptor(&*second));
     let mut first = first;
-    first.submit(vec![sync(1, &file, Patience::MustNotBlock)]);
+    first.submit(&mut vec![sync(1, &file, Patience::MustNotBlock)]);
     assert!(sys::is_readable(&of_first, 10_000).unwrap());
     assert!(!sys::is_readable(&of_second, 0).unwrap());
 }

@@ -59,6 +59,7 @@ impl ActiveIndex {
 
     /// Whether an index has no room for another entry, so that the segment has to be closed. One entry of the time index is kept free
     /// for [`ActiveIndex::seal`].
+    #[inline]
     pub fn is_full(&self) -> bool {
         self.offsets.len() + OFFSET_ENTRY_BYTES > self.index_bytes_max
             || self.times.len() + 2 * TIME_ENTRY_BYTES > self.index_bytes_max
@@ -67,6 +68,7 @@ impl ActiveIndex {
     /// Takes in the next batch of the segment: its last offset, where it begins, its size and its greatest timestamp.
     ///
     /// An entry that has no room or cannot be expressed is left out, which costs time in lookups and nothing else.
+    #[inline]
     pub fn note(
         &mut self,
         last_offset: Offset,

@@ -45,19 +45,12 @@ impl Inner {
     ) -> Result<Appended, AppendError> {
         let bytes = batch.size_bytes();
         let refuse = |refusal| self.leader_error(&refusal, bytes);
-        let config = self.config();
-        if bytes > usize::try_from(config.segment_bytes_max).unwrap_or(usize::MAX) {
-            return Err(AppendError::TooLarge { bytes, bytes_max: config.segment_bytes_max });
-        }
-        let append_time = match config.timestamps {
-            TimestampSource::Append => Some(now.wall),
-            TimestampSource::Create => None,
-        };
-        let header = batch.header();
-        let delta = i64::from(header.last_offset_delta);
-        let max_timestamp = append_time.or(header.max_timestamp);
         loop {
             let mut writer = self.writer();
+            let bytes_max = writer.config.segment_bytes_max;
+            if bytes > usize::try_from(bytes_max).unwrap_or(usize::MAX) {
+                return Err(AppendError::TooLarge { bytes, bytes_max });
+            }
             let demand = match self.admit(&writer, bytes).map_err(refuse)? {
                 Admitted::Rolling => self.demand_for_roll(bytes, now),
                 Admitted::Yes if is_new_epoch(&writer, Some(permit.epoch())) => {
@@ -66,17 +59,25 @@ impl Inner {
                     continue;
                 }
                 Admitted::Yes => {
+                    let append_time = match writer.config.timestamps {
+                        TimestampSource::Append => Some(now.wall),
+                        TimestampSource::Create => None,
+                    };
                     if let Some(duplicate) = self.judge(&writer, permit, &batch, append_time.is_some())? {
                         return Ok(duplicate);
                     }
                     let first = self.marks.accepted.get();
-                    let last =
-                        first.checked_add(delta).ok_or(AppendError::OffsetsExhausted { end: first })?;
+                    let header = batch.header();
+                    let last = first.checked_add(i64::from(header.last_offset_delta));
+                    let last = last.ok_or(AppendError::OffsetsExhausted { end: first })?;
+                    let max_timestamp = append_time.or(header.max_timestamp);
                     let demand = Demand { bytes, first, last, max_timestamp, now: now.wall };
-                    if writer.active.need(&demand, &config).is_none() && writer.active.segment.hold_file() {
+                    if writer.active.need(&demand, &writer.config).is_none()
+                        && writer.active.segment.hold_file()
+                    {
                         let header = writer
                             .queue
-                            .stamp(batch, first, permit.epoch(), append_time)
+                            .stamp(batch, &self.shared.buffers, first, permit.epoch(), append_time)
                             .map_err(|_| AppendError::OffsetsExhausted { end: first })?;
                         // A producer's batch is never a marker.
                         note_batch(&mut writer, &header, &[], now);
@@ -106,7 +107,6 @@ impl Inner {
         let (Some(first), Some(end)) = (batches.first_offset(), batches.next_offset()) else {
             return Ok(self.nothing_appended());
         };
-        let config = self.config();
         let mut done: Option<(Offset, Ticket)> = None;
         let mut headers = batches.batches().peekable();
         while let Some((_, header)) = headers.peek() {
@@ -136,7 +136,9 @@ impl Inner {
                         max_timestamp: header.max_timestamp,
                         now: now.wall,
                     };
-                    if writer.active.need(&demand, &config).is_some() || !writer.active.segment.hold_file() {
+                    if writer.active.need(&demand, &writer.config).is_some()
+                        || !writer.active.segment.hold_file()
+                    {
                         break;
                     }
                     note_batch(&mut writer, header, batches.bytes().get(*at..).unwrap_or_default(), now);
@@ -145,7 +147,7 @@ impl Inner {
                 }
                 if let Some(run) = run {
                     let part = batches.bytes().slice(run.from..run.to);
-                    writer.queue.push(run.first, run.end, part);
+                    writer.queue.push(run.first, run.end, part, &self.shared.buffers);
                     done = Some((run.end, self.accepted_to(run.end, &mut writer, now)));
                 }
             }
@@ -302,6 +304,7 @@ fn is_new_epoch(writer: &Writer, epoch: Option<LeaderEpoch>) -> bool {
 }
 
 /// Takes a batch into epochs, producers, index and the active segment's figures.
+#[inline]
 fn note_batch(writer: &mut Writer, header: &BatchHeader, bytes: &[u8], now: Now) {
     if let Some(epoch) = header.leader_epoch
         && writer.epochs.assign(epoch, header.base_offset)
@@ -315,7 +318,7 @@ fn note_batch(writer: &mut Writer, header: &BatchHeader, bytes: &[u8], now: Now)
         writer.producers.note_marker(&marker, header.base_offset, timestamp, now.monotonic);
     }
     let active = &mut writer.active;
-    active.segment.note(&Frame::of(header), active.size);
+    active.index_is_full = active.segment.note(&Frame::of(header), active.size);
     if active.first.is_none() {
         active.first = Some(FirstBatch { max_timestamp: header.max_timestamp });
         active.created = now.wall;

@@ -6,18 +6,22 @@
 //! Whoever needs a turn may hold it. It decides nothing about a log but the order of its writes and syncs: at most one write in flight, and
 //! a sync only after the writes that it covers.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
+
+use super::flights::{Flight, FlightKind, Flights};
 use super::inner::Inner;
 use super::queue::Write;
 use super::shared::{Shared, lock};
+use super::tail::Chunk;
 use super::writer::{Phase, SyncedBy, Writer};
 use super::{Closed, LogId};
-use crate::disk::{Completion, Operation, OperationKind, Patience, Queue, QueueCounters, Wait};
+use crate::disk::{Completion, Done, Operation, OperationKind, Patience, Queue, QueueCounters, Wait};
 use crate::rules::Rule;
 use crate::segment::FileKind;
 use crate::units::Offset;
@@ -26,37 +30,28 @@ use crate::units::Offset;
 #[derive(Debug)]
 pub(crate) struct Driver {
     queue: Box<dyn Queue>,
-    flights: HashMap<u64, Flight>,
-    next_token: u64,
-    completed: Vec<Completion>,
-    /// Empty; see [`Driver::collect`].
+    flights: Flights,
+    // These four are empty between two turns, and are kept so that a turn allocates nothing.
     collected: Vec<Arc<Inner>>,
+    operations: Vec<Operation>,
+    completed: Vec<Completion>,
+    /// Lists for the buffers of a write.
+    buffers: Vec<Vec<Bytes>>,
     /// The chunks that are kept for readers, oldest first, of all logs.
     kept: VecDeque<(LogId, usize)>,
     kept_bytes: usize,
     kept_bytes_max: usize,
 }
 
-#[derive(Debug)]
-struct Flight {
-    log: Arc<Inner>,
-    kind: FlightKind,
-}
-
-#[derive(Debug)]
-enum FlightKind {
-    Write(Write),
-    Sync { covers: Offset },
-}
-
 impl Driver {
     pub(crate) fn new(queue: Box<dyn Queue>, kept_bytes_max: usize) -> Self {
         Self {
             queue,
-            flights: HashMap::new(),
-            next_token: 0,
-            completed: Vec::new(),
+            flights: Flights::default(),
             collected: Vec::new(),
+            operations: Vec::new(),
+            completed: Vec::new(),
+            buffers: Vec::new(),
             kept: VecDeque::new(),
             kept_bytes: 0,
             kept_bytes_max,
@@ -83,9 +78,9 @@ impl Driver {
         let _watch = shared.watch();
         let (mut news, mut unsealed) = (false, Vec::new());
         loop {
-            let operations = self.collect(shared, patience, &mut unsealed);
-            if !operations.is_empty() {
-                self.queue.submit(operations);
+            self.collect(shared, patience, &mut unsealed);
+            if !self.operations.is_empty() {
+                self.queue.submit(&mut self.operations);
             }
             let must_wait = wait == Wait::ForOne && !news && self.queue.in_flight() > 0;
             self.queue.reap(if must_wait { Wait::ForOne } else { Wait::Not }, &mut self.completed);
@@ -93,9 +88,11 @@ impl Driver {
                 return unsealed;
             }
             news = true;
-            for completion in std::mem::take(&mut self.completed) {
+            let mut completed = std::mem::take(&mut self.completed);
+            for completion in completed.drain(..) {
                 self.complete(shared, completion);
             }
+            self.completed = completed;
         }
     }
 
@@ -109,36 +106,29 @@ impl Driver {
             }
             self.completed.clear();
         }
-        for Flight { log, kind } in std::mem::take(&mut self.flights).into_values() {
+        for Flight { log, kind } in self.flights.take_all() {
             if matches!(kind, FlightKind::Sync { .. }) {
                 log.writer().sync.under_way = None;
             }
         }
     }
 
-    fn collect(
-        &mut self,
-        shared: &Shared,
-        patience: Patience,
-        unsealed: &mut Vec<Arc<Inner>>,
-    ) -> Vec<Operation> {
+    fn collect(&mut self, shared: &Shared, patience: Patience, unsealed: &mut Vec<Arc<Inner>>) {
         // The two lists change places, so that neither a turn nor an append has to make one.
         let mut ready = std::mem::take(&mut self.collected);
         std::mem::swap(&mut *lock(&shared.ready), &mut ready);
-        let mut operations = Vec::with_capacity(ready.len());
         for log in ready.drain(..) {
             log.is_ready.store(false, Ordering::Release);
-            self.collect_log(&log, patience, &mut operations);
+            self.collect_log(&log, patience);
             // When it is sealed the log is ready again.
             if patience == Patience::MayBlock && log.needs_seal_before_sync() {
                 unsealed.push(log);
             }
         }
         self.collected = ready;
-        operations
     }
 
-    fn collect_log(&mut self, log: &Arc<Inner>, patience: Patience, operations: &mut Vec<Operation>) {
+    fn collect_log(&mut self, log: &Arc<Inner>, patience: Patience) {
         let mut writer = log.writer();
         if matches!(writer.phase, Phase::Closed(_)) || log.shared.has_failed() {
             return;
@@ -156,37 +146,39 @@ impl Driver {
         let sync = sync_first.or_else(|| take_sync(log, &mut writer, false));
         drop(writer);
         if let Some(covers) = sync {
-            let token = self.note(log, FlightKind::Sync { covers });
+            let token = self.flights.begin(log, FlightKind::Sync { covers });
             let kind = OperationKind::Sync { patience };
-            operations.push(Operation { token, file: Arc::clone(&file), kind });
+            self.operations.push(Operation { token, file: Arc::clone(&file), kind });
         }
-        if let Some(write) = write {
+        if let Some(mut write) = write {
             if !log.holds(Rule::NobodySeesAboveWritten) {
-                self.keep(&log.shared, log, &write);
+                self.keep(&log.shared, log, write.chunks.iter().cloned());
             }
-            let kind = OperationKind::Write { position: write.position, buffers: write.buffers() };
-            let token = self.note(log, FlightKind::Write(write));
-            operations.push(Operation { token, file, kind });
+            let mut buffers = self.buffers.pop().unwrap_or_default();
+            write.lend_buffers(&mut buffers);
+            let kind = OperationKind::Write { position: write.position, buffers };
+            let token = self.flights.begin(log, FlightKind::Write(write));
+            self.operations.push(Operation { token, file, kind });
         }
-    }
-
-    fn note(&mut self, log: &Arc<Inner>, kind: FlightKind) -> u64 {
-        let token = self.next_token;
-        self.next_token += 1;
-        self.flights.insert(token, Flight { log: Arc::clone(log), kind });
-        token
     }
 
     fn complete(&mut self, shared: &Shared, completion: Completion) {
-        let Some(Flight { log, kind }) = self.flights.remove(&completion.token) else { return };
+        let Some(Flight { log, kind }) = self.flights.end(completion.token) else { return };
         match kind {
-            FlightKind::Write(write) => self.complete_write(shared, &log, write, completion.result.is_ok()),
+            FlightKind::Write(mut write) => {
+                let is_written = completion.result.is_ok();
+                if let Ok(Done::Written { mut buffers }) = completion.result {
+                    write.take_buffers(&mut buffers);
+                    self.buffers.push(buffers);
+                }
+                self.complete_write(shared, &log, write, is_written);
+            }
             FlightKind::Sync { covers } => complete_sync(shared, &log, covers, completion.result.err()),
         }
         log.wake_reached();
     }
 
-    fn complete_write(&mut self, shared: &Shared, log: &Arc<Inner>, write: Write, is_written: bool) {
+    fn complete_write(&mut self, shared: &Shared, log: &Arc<Inner>, mut write: Write, is_written: bool) {
         if !is_written {
             log.writer().queue.landed(write.chunks);
             log.close(Closed::WriteFailed);
@@ -194,7 +186,7 @@ impl Driver {
             return;
         }
         if log.holds(Rule::NobodySeesAboveWritten) {
-            self.keep(shared, log, &write);
+            self.keep(shared, log, write.chunks.drain(..));
         }
         let more = {
             let mut writer = log.writer();
@@ -210,15 +202,15 @@ impl Driver {
     }
 
     /// Keeps what was written for readers, and drops what was written first, of all logs, when it is too much.
-    fn keep(&mut self, shared: &Shared, log: &Arc<Inner>, write: &Write) {
+    fn keep(&mut self, shared: &Shared, log: &Arc<Inner>, chunks: impl Iterator<Item = Chunk>) {
         {
             let mut tail = lock(&log.tail);
-            for chunk in &write.chunks {
+            for chunk in chunks {
                 self.kept.push_back((log.id, chunk.bytes.len()));
-                tail.push(chunk.clone());
+                self.kept_bytes += chunk.bytes.len();
+                tail.push(chunk);
             }
         }
-        self.kept_bytes += write.bytes;
         while self.kept_bytes > self.kept_bytes_max {
             let Some((id, bytes)) = self.kept.pop_front() else { break };
             self.kept_bytes -= bytes;

@@ -208,7 +208,7 @@ impl Shared {
                 operations.push(Operation { token, file, kind });
             }));
         }
-        queue.submit(operations);
+        queue.submit(&mut operations);
         let mut completed = Vec::new();
         while queue.in_flight() > 0 {
             queue.reap(Wait::ForOne, &mut completed);

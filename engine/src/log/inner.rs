@@ -58,6 +58,9 @@ pub(crate) struct Inner {
     pub(crate) waiters: Mutex<Vec<Waiter>>,
 }
 
+/// So many tasks are taken off the list at once, without memory for it, and woken when it is free again.
+const WOKEN: usize = 16;
+
 /// A task that waits for a step.
 #[derive(Debug)]
 pub(crate) struct Waiter {
@@ -84,6 +87,12 @@ impl Inner {
 
     pub(crate) fn config(&self) -> Arc<LogConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn set_config(&self, config: LogConfig) {
+        let mut writer = self.writer();
+        writer.config = Arc::new(config);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&writer.config);
     }
 
     /// Replaces the segments. The writer's lock is held by the caller, so that nobody else does.
@@ -199,14 +208,21 @@ impl Inner {
 
     /// Wakes the tasks whose step has come or will not come.
     pub(crate) fn wake_reached(&self) {
-        let woken: Vec<Waiter> = {
-            let mut waiters = lock(&self.waiters);
-            if waiters.is_empty() {
+        loop {
+            let mut woken = [const { None::<Waiter> }; WOKEN];
+            {
+                let mut waiters = lock(&self.waiters);
+                let is_due = |waiter: &mut Waiter| self.reached(waiter.ticket, waiter.step) != Ok(false);
+                for (place, waiter) in woken.iter_mut().zip(waiters.extract_if(.., is_due)) {
+                    *place = Some(waiter);
+                }
+            }
+            let are_more = woken.last().is_some_and(Option::is_some);
+            wake(woken.into_iter().flatten());
+            if !are_more {
                 return;
             }
-            waiters.extract_if(.., |waiter| self.reached(waiter.ticket, waiter.step) != Ok(false)).collect()
-        };
-        wake(woken);
+        }
     }
 
     pub(crate) fn wake_all(&self) {
@@ -215,7 +231,7 @@ impl Inner {
 }
 
 /// A waker is somebody else's: one that panics is the misfortune of its own task.
-fn wake(waiters: Vec<Waiter>) {
+fn wake(waiters: impl IntoIterator<Item = Waiter>) {
     for waiter in waiters {
         drop(catch_unwind(AssertUnwindSafe(|| waiter.waker.wake())));
     }

@@ -10,6 +10,7 @@
 //! ```
 
 mod append;
+mod buffers;
 mod config;
 mod damage;
 mod driver;
@@ -17,11 +18,13 @@ mod epochs;
 mod error;
 mod facts;
 mod fetch;
+mod flights;
 mod group;
 mod handle;
 mod inner;
 mod ladder;
 mod marks;
+mod news;
 mod noting;
 mod producers;
 mod queue;
@@ -49,13 +52,15 @@ pub use ladder::{Appended, LogId, Permit, Step, Ticket};
 pub use read::{ColdRead, Read, Records, TimestampedOffset};
 pub use reserve::{RESERVE_FILE, ReserveReport};
 
+pub(crate) use driver::Driver;
 pub(crate) use fetch::{Source, read_segments};
 pub(crate) use inner::{Inner, View, Waiter};
 pub(crate) use marks::Marks;
+pub(crate) use news::sort;
 pub(crate) use producers::rebuild_producers;
 pub(crate) use queue::WriteQueue;
 pub(crate) use room::new_active;
-pub(crate) use shared::{Limits, Shared, lock};
+pub(crate) use shared::{Limits, Shared, lock, try_lock};
 pub(crate) use tail::Tail;
 pub(crate) use trouble::FileError;
 pub(crate) use truncate::{CutError, walk_failed};

@@ -4,14 +4,15 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::buffers::{BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, Buffers};
+use super::shared::lock;
 use super::tail::Chunk;
 use crate::batch::{BatchHeader, OffsetsExhausted, ProducedBatch, StampedBatch};
+use crate::sync::Mutex;
 use crate::units::{LeaderEpoch, Offset, Timestamp};
 
 /// A batch smaller than this is copied into the write buffer; a larger one is written from where it is.
 pub(crate) const SMALL_BYTES: usize = 4096;
-const BUFFER_BYTES_MIN: usize = 4096;
-const BUFFER_BYTES_MAX: usize = 256 << 10;
 /// Buffers of one write; the kernel takes 1,024 at a time.
 const CHUNKS_MAX: usize = 512;
 
@@ -21,12 +22,16 @@ pub(crate) struct WriteQueue {
     /// Where in the active segment the first waiting byte goes.
     position: u64,
     chunks: Vec<Chunk>,
+    /// Empty: the memory of the list that the last write had.
+    spare_chunks: Vec<Chunk>,
     small: BytesMut,
+    /// How large the buffer is, and how large the next one will be.
+    small_bytes: usize,
+    buffer_bytes: usize,
     small_first: Offset,
     small_end: Offset,
     waiting_bytes: usize,
     flying_bytes: usize,
-    buffer_bytes: usize,
 }
 
 /// One write.
@@ -40,8 +45,16 @@ pub(crate) struct Write {
 }
 
 impl Write {
-    pub(crate) fn buffers(&self) -> Vec<Bytes> {
-        self.chunks.iter().map(|chunk| chunk.bytes.clone()).collect()
+    /// Moves its bytes into a list, for the time that they are under way.
+    pub(crate) fn lend_buffers(&mut self, buffers: &mut Vec<Bytes>) {
+        buffers.extend(self.chunks.iter_mut().map(|chunk| std::mem::take(&mut chunk.bytes)));
+    }
+
+    /// Takes them back.
+    pub(crate) fn take_buffers(&mut self, buffers: &mut Vec<Bytes>) {
+        for (chunk, bytes) in self.chunks.iter_mut().zip(buffers.drain(..)) {
+            chunk.bytes = bytes;
+        }
     }
 }
 
@@ -51,12 +64,14 @@ impl WriteQueue {
         Self {
             position,
             chunks: Vec::new(),
+            spare_chunks: Vec::new(),
             small: BytesMut::new(),
+            small_bytes: 0,
+            buffer_bytes: BUFFER_BYTES_MIN,
             small_first: Offset::ZERO,
             small_end: Offset::ZERO,
             waiting_bytes: 0,
             flying_bytes: 0,
-            buffer_bytes: BUFFER_BYTES_MIN,
         }
     }
 
@@ -78,9 +93,11 @@ impl WriteQueue {
     }
 
     /// Stamps a batch and adds it; a small one is stamped where it is copied to. After an error nothing is added.
+    #[inline]
     pub(crate) fn stamp(
         &mut self,
         batch: ProducedBatch,
+        buffers: &Mutex<Buffers>,
         first: Offset,
         epoch: LeaderEpoch,
         append_time: Option<Timestamp>,
@@ -88,38 +105,50 @@ impl WriteQueue {
         let bytes = batch.size_bytes();
         if bytes >= SMALL_BYTES {
             let StampedBatch { bytes, header } = batch.stamp(first, epoch, append_time)?;
-            self.push(first, header.next_offset(), bytes);
+            self.push_large(first, header.next_offset(), bytes);
             return Ok(header);
         }
-        self.make_room(bytes);
+        self.make_room(bytes, buffers);
         let header = batch.stamp_into(&mut self.small, first, epoch, append_time)?;
         self.added(first, header.next_offset(), bytes);
         Ok(header)
     }
 
     /// Adds whole batches.
-    pub(crate) fn push(&mut self, first: Offset, end: Offset, bytes: Bytes) {
+    pub(crate) fn push(&mut self, first: Offset, end: Offset, bytes: Bytes, buffers: &Mutex<Buffers>) {
         if bytes.len() >= SMALL_BYTES {
-            self.waiting_bytes += bytes.len();
-            self.freeze_small();
-            self.chunks.push(Chunk { first, end, bytes });
+            self.push_large(first, end, bytes);
             return;
         }
-        self.make_room(bytes.len());
+        self.make_room(bytes.len(), buffers);
         self.small.extend_from_slice(&bytes);
         self.added(first, end, bytes.len());
     }
 
+    fn push_large(&mut self, first: Offset, end: Offset, bytes: Bytes) {
+        self.waiting_bytes += bytes.len();
+        self.freeze_small();
+        self.chunks.push(Chunk { first, end, bytes });
+    }
+
     /// Makes room in the buffer of small batches.
-    fn make_room(&mut self, bytes: usize) {
+    #[inline]
+    fn make_room(&mut self, bytes: usize, buffers: &Mutex<Buffers>) {
         if self.small.capacity() - self.small.len() < bytes {
             self.freeze_small();
-            self.small.reserve(self.buffer_bytes);
+            let mut buffers = lock(buffers);
+            let next = buffers.take(self.buffer_bytes);
+            let spent = std::mem::replace(&mut self.small, next);
+            let spent_bytes = std::mem::replace(&mut self.small_bytes, self.buffer_bytes);
+            if spent_bytes > 0 {
+                buffers.give_back(spent, spent_bytes);
+            }
             self.buffer_bytes = (self.buffer_bytes * 2).min(BUFFER_BYTES_MAX);
         }
     }
 
     /// The last so many bytes of the buffer are new.
+    #[inline]
     fn added(&mut self, first: Offset, end: Offset, bytes: usize) {
         self.waiting_bytes += bytes;
         if self.small.len() == bytes {
@@ -137,7 +166,7 @@ impl WriteQueue {
         let chunks = if self.chunks.len() > CHUNKS_MAX {
             self.chunks.drain(..CHUNKS_MAX).collect()
         } else {
-            std::mem::take(&mut self.chunks)
+            std::mem::replace(&mut self.chunks, std::mem::take(&mut self.spare_chunks))
         };
         let bytes = chunks.iter().map(|chunk| chunk.bytes.len()).sum();
         let end = chunks.last().map_or(self.small_end, |chunk| chunk.end);
@@ -154,10 +183,8 @@ impl WriteQueue {
     /// The write that was taken is done; the memory of its list serves the next one.
     pub(crate) fn landed(&mut self, mut chunks: Vec<Chunk>) {
         self.flying_bytes = 0;
-        if self.chunks.capacity() == 0 {
-            chunks.clear();
-            self.chunks = chunks;
-        }
+        chunks.clear();
+        self.spare_chunks = chunks;
     }
 
     fn freeze_small(&mut self) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inner::Inner;
-use super::shared::{Shared, lock};
+use super::shared::{Shared, lock, try_lock};
 use super::writer::{Active, Demand, Need, Phase, SyncedBy, Unsealed};
 use super::{Closed, LogConfig};
 use crate::disk::{File, Open, Patience, Wait};
@@ -241,7 +241,7 @@ impl Inner {
                 // Whoever was to end it may be no more.
                 Some(_) if self.shared.has_failed() => Some(None),
                 Some(SyncedBy::Job) => None,
-                Some(SyncedBy::Driver) => self.shared.driver.try_lock().ok().map(Some),
+                Some(SyncedBy::Driver) => try_lock(&self.shared.driver).map(Some),
             });
             match turn {
                 Some(None) => return,
@@ -261,11 +261,11 @@ impl Inner {
     }
 
     fn turn_driver(&self) {
-        let mut driver = lock(&self.shared.driver);
-        let _by_jobs = driver.turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
-        let is_idle = driver.in_flight() == 0;
-        drop(driver);
-        self.shared.progress.tell();
+        let shared = &self.shared;
+        let (_by_jobs, is_idle) = shared.with_driver(|driver| {
+            let by_jobs = driver.turn(shared, Wait::ForOne, Patience::MustNotBlock);
+            (by_jobs, driver.in_flight() == 0)
+        });
         if is_idle {
             // Another thread has what is waited for, and may be just about to put it on the driver's list.
             yield_now();
@@ -330,6 +330,7 @@ pub(crate) fn new_active(
         next_is_there: false,
         created: now,
         age_max: shared.age_max(config),
+        index_is_full: false,
     })
 }
 

@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 
+use super::buffers::Buffers;
 use super::driver::Driver;
 use super::inner::Inner;
+use super::news::News;
 use super::reserve::Reserve;
 use super::trouble::PutOff;
 use super::{LogId, StoreFailure};
@@ -17,6 +19,9 @@ use crate::state::ProducersConfig;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::sync::{Condvar, Mutex, MutexGuard, RwLock};
 use crate::units::{Monotonic, Offset};
+
+/// Buffers of small batches that are kept beyond what the tail holds: they are never quite full, and one is being filled.
+const SPARE_BYTES: usize = 4 << 20;
 
 /// The bounds that hold for every log of a directory.
 #[derive(Clone, Debug)]
@@ -54,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) progress: Progress,
     /// For syncs of several logs at once that the driver has no part in; made when it is first needed.
     pub(crate) group_queue: Mutex<Option<Box<dyn Queue>>>,
+    /// For the queues of small batches.
+    pub(crate) buffers: Mutex<Buffers>,
     pub(crate) random: Mutex<fastrand::Rng>,
     /// `None` once the store is closed.
     pub(crate) directory_lock: Mutex<Option<Box<dyn DirectoryLock>>>,
@@ -62,14 +69,6 @@ pub(crate) struct Shared {
     waiters: AtomicU64,
     failed: AtomicBool,
     failure: OnceLock<StoreFailure>,
-}
-
-/// What happened since the last turn that somebody asked for.
-#[derive(Debug, Default)]
-pub(crate) struct News {
-    pub(crate) moved: Vec<LogId>,
-    pub(crate) failed: Vec<LogId>,
-    pub(crate) damaged: Vec<LogId>,
 }
 
 /// Lets threads wait for the driver's next result without missing it.
@@ -113,7 +112,8 @@ impl Shared {
         limits: Limits,
         seed: u64,
     ) -> std::io::Result<Arc<Self>> {
-        let driver = Driver::new(disk.queue()?, limits.tail_bytes_max);
+        let tail_bytes_max = limits.tail_bytes_max;
+        let driver = Driver::new(disk.queue()?, tail_bytes_max);
         Ok(Arc::new(Self {
             disk,
             directory: directory.to_owned(),
@@ -130,6 +130,7 @@ impl Shared {
             dirty: Mutex::default(),
             progress: Progress::default(),
             group_queue: Mutex::default(),
+            buffers: Mutex::new(Buffers::new(tail_bytes_max + SPARE_BYTES)),
             random: Mutex::new(fastrand::Rng::with_seed(seed)),
             directory_lock: Mutex::new(Some(directory_lock)),
             has_moved: AtomicBool::new(false),
@@ -137,6 +138,13 @@ impl Shared {
             failed: AtomicBool::new(false),
             failure: OnceLock::new(),
         }))
+    }
+
+    /// Calls with the driver. Whoever wanted to drive meanwhile, and went to sleep because it could not, is woken.
+    pub(crate) fn with_driver<T>(&self, call: impl FnOnce(&mut Driver) -> T) -> T {
+        let done = call(&mut lock(&self.driver));
+        self.progress.tell();
+        done
     }
 
     /// A key for a task that waits.
@@ -189,4 +197,13 @@ impl Shared {
 /// A lock. Where a panic may have left what it guards half changed, the log or the directory is offline by now; see [`super::watch`].
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The same for one who does not wait; `None` if somebody has it.
+pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(left)) => Some(left.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
 }

@@ -104,6 +104,7 @@ impl Inner {
         // What is left of it was synced with the cut.
         last.release_file();
         writer.active = Active {
+            index_is_full: last.index_is_full(),
             segment: last,
             size,
             reserved: size,

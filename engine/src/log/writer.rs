@@ -14,6 +14,8 @@ use crate::units::{Now, Offset, Timestamp};
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Writer {
+    /// What `Inner::config` gives to everybody else.
+    pub(crate) config: Arc<LogConfig>,
     pub(crate) phase: Phase,
     pub(crate) epochs: EpochHistory,
     /// Whether the file of epochs lags behind, or is not synced.
@@ -100,6 +102,8 @@ pub(crate) struct Active {
     pub(crate) created: Timestamp,
     /// How long it may grow, its jitter taken off.
     pub(crate) age_max: Duration,
+    /// Whether its index has room for no other batch.
+    pub(crate) index_is_full: bool,
 }
 
 /// A segment to seal.
@@ -177,6 +181,7 @@ pub(crate) struct Demand {
 
 impl Active {
     /// What has to be done before a batch can have its place; the rules are those of `LogSegment.shouldRoll`.
+    #[inline]
     pub(crate) fn need(&self, demand: &Demand, config: &LogConfig) -> Option<Need> {
         let end = self.size + demand.bytes as u64;
         let relative = demand.last.distance_from(self.segment.base());
@@ -184,7 +189,7 @@ impl Active {
             return Some(Need::Roll);
         }
         let full = end > u64::from(config.segment_bytes_max.min(i32::MAX.unsigned_abs()));
-        if self.size > 0 && (full || self.is_too_old(demand) || self.segment.index_is_full()) {
+        if self.size > 0 && (full || self.is_too_old(demand) || self.index_is_full) {
             return Some(Need::Roll);
         }
         (end > self.reserved || !self.segment.is_file_open()).then_some(Need::Room)

@@ -22,6 +22,7 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// What a reader needs of a header.
+    #[inline]
     pub(crate) fn of(header: &BatchHeader) -> Self {
         Self {
             base: header.base_offset,

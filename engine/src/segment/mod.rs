@@ -233,11 +233,12 @@ impl Segment {
         self.index.lock()
     }
 
-    /// The active index takes in a batch that was accepted.
-    pub(crate) fn note(&self, frame: &Frame, position: u64) {
-        if let SegmentIndex::Active(index) = &mut *self.index() {
-            index.note(frame.last, position, frame.size as u64, frame.max_timestamp);
-        }
+    /// The active index takes in a batch that was accepted. Says whether it has no room for another one.
+    #[inline]
+    pub(crate) fn note(&self, frame: &Frame, position: u64) -> bool {
+        let SegmentIndex::Active(index) = &mut *self.index() else { return false };
+        index.note(frame.last, position, frame.size as u64, frame.max_timestamp);
+        index.is_full()
     }
 
     /// Whether the index has no room for another batch.

@@ -56,6 +56,7 @@ impl EpochHistory {
     ///
     /// Nothing changes if the newest entry already has this epoch from there or before. Otherwise every entry at its end that
     /// is not older in both respects gives way.
+    #[inline]
     pub fn assign(&mut self, epoch: LeaderEpoch, start: Offset) -> bool {
         if self.latest().is_some_and(|last| last.epoch == epoch && last.start <= start) {
             return false;
@@ -68,6 +69,7 @@ impl EpochHistory {
     }
 
     /// The newest epoch and its beginning.
+    #[inline]
     pub fn latest(&self) -> Option<EpochStart> {
         self.entries.last().copied()
     }

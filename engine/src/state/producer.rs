@@ -29,6 +29,7 @@ pub struct ProducerBatch {
 impl ProducerBatch {
     /// What the header of a data batch says of its producer; `None` for control batches and for those of producers that are
     /// not idempotent.
+    #[inline]
     pub fn from_header(header: &BatchHeader) -> Option<Self> {
         if header.attributes.is_control() {
             return None;

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use super::{Store, TurnReport};
 use crate::disk::{Patience, QueueCounters, Wait, is_full};
-use crate::log::{FileError, Inner, Log, LogId, Shared, Step, Ticket, TicketError, Waiter, lock};
+use crate::log::{FileError, Inner, Log, Shared, Step, Ticket, TicketError, Waiter, lock, sort, try_lock};
 use crate::sync::yield_now;
 
 impl Store {
@@ -17,6 +17,13 @@ impl Store {
     ///
     /// Any thread may call it; they take turns. With [`Wait::ForOne`] it blocks until something is done, unless nothing is in flight.
     pub fn turn(&self, wait: Wait, patience: Patience) -> TurnReport {
+        let mut report = TurnReport::default();
+        self.turn_into(wait, patience, &mut report);
+        report
+    }
+
+    /// As [`Store::turn`], into the report of an earlier turn, whose memory is used again: a loop that turns all the time allocates nothing.
+    pub fn turn_into(&self, wait: Wait, patience: Patience, report: &mut TurnReport) {
         let shared = self.shared();
         let in_flight = loop {
             let mut driver = lock(&shared.driver);
@@ -29,14 +36,16 @@ impl Store {
             seal(&unsealed);
         };
         shared.progress.tell();
-        let news = std::mem::take(&mut *lock(&shared.news));
-        TurnReport {
-            moved: sorted(news.moved),
-            failed: sorted(news.failed),
-            damaged: sorted(news.damaged),
-            in_flight,
-            store_failed: shared.has_failed(),
+        let mut news = lock(&shared.news);
+        let news = &mut *news;
+        news.moved.take_into(&mut report.moved);
+        for (from, to) in [(&mut news.failed, &mut report.failed), (&mut news.damaged, &mut report.damaged)] {
+            to.clear();
+            to.append(from);
+            sort(to);
         }
+        report.in_flight = in_flight;
+        report.store_failed = shared.has_failed();
     }
 
     /// Asks for a sync of everything that the log has accepted; it is submitted when that is written.
@@ -66,7 +75,7 @@ impl Store {
                 if log.reached(ticket, step) != Ok(false) {
                     return Some(None);
                 }
-                shared.driver.try_lock().ok().map(Some)
+                try_lock(&shared.driver).map(Some)
             });
             if let Some(Some(mut driver)) = driver {
                 let unsealed = driver.turn(shared, Wait::ForOne, patience);
@@ -102,12 +111,12 @@ impl Store {
 
     /// A descriptor that becomes readable when a turn would find something done; the caller's own, see [`crate::disk::Queue::wake_descriptor`].
     pub fn wake_descriptor(&self) -> io::Result<Option<OwnedFd>> {
-        lock(&self.shared().driver).wake_descriptor()
+        self.shared().with_driver(|driver| driver.wake_descriptor())
     }
 
     /// How many operations went which way.
     pub fn counters(&self) -> QueueCounters {
-        lock(&self.shared().driver).counters()
+        self.shared().with_driver(|driver| driver.counters())
     }
 }
 
@@ -169,10 +178,4 @@ fn refuse_if_it_passes(sealed: Result<(), FileError>) -> Result<(), TicketError>
         // Of a directory that has failed the log tells.
         Ok(()) | Err(_) => Ok(()),
     }
-}
-
-fn sorted(mut logs: Vec<LogId>) -> Vec<LogId> {
-    logs.sort_unstable();
-    logs.dedup();
-    logs
 }

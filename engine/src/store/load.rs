@@ -268,6 +268,7 @@ impl Loading<'_> {
             return Err(io::Error::other("a segment that was read cannot be read again"));
         }
         Ok(Active {
+            index_is_full: segment.index_is_full(),
             segment: Arc::new(segment),
             size,
             reserved: size,

@@ -176,7 +176,7 @@ impl Store {
     /// Gives a log other settings; they hold from the next append or job on.
     pub fn set_config(&self, log: LogId, config: LogConfig) -> Result<(), SetConfigError> {
         let log = self.shared().log(log).ok_or(SetConfigError::UnknownLog)?;
-        *log.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        log.set_config(config);
         Ok(())
     }
 }

@@ -47,7 +47,9 @@ impl Store {
             logs.push(None);
             LogId(number.expect("four thousand million logs were made in one process"))
         };
+        let config = Arc::new(loaded.config);
         let writer = Writer {
+            config: Arc::clone(&config),
             phase: Phase::Open,
             epochs: loaded.epochs,
             epochs_unsynced: loaded.epochs_unsynced,
@@ -73,7 +75,7 @@ impl Store {
             view: RwLock::new(Arc::new(View { generation: 0, segments: loaded.segments })),
             tail: Mutex::new(Tail::default()),
             marks: Marks::opened(loaded.start, loaded.end, loaded.recovery_point),
-            config: RwLock::new(Arc::new(loaded.config)),
+            config: RwLock::new(config),
             topic_id: Mutex::new(loaded.topic_id),
             is_ready: AtomicBool::new(false),
             waiters: Mutex::default(),

@@ -45,7 +45,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use highwater_engine::checkpoint::Reading;
 use highwater_engine::log::LogId;
-use highwater_engine::store::{OpenReport, Store};
+use highwater_engine::store::{OpenReport, Store, TurnReport};
 use highwater_engine::units::{Monotonic, NodeId, Now, Offset, TopicId, TopicPartition};
 
 use crate::controller::ClusterView;
@@ -70,6 +70,8 @@ pub struct Shard {
     config: ShardConfig,
     rules: Rules,
     store: Store,
+    /// The memory for what a turn of the driver tells.
+    report: TurnReport,
     view: ClusterView,
     link: Link<OnBehalf>,
     known: Known,
@@ -120,6 +122,7 @@ impl Shard {
             requests: requests::Requests::new(seed),
             rules,
             store,
+            report: TurnReport::default(),
             link,
             known,
             config,

@@ -66,7 +66,8 @@ impl Shard {
 
     /// One turn of the driver; machines whose logs moved are told. Whether any did.
     fn drive(&mut self, now: Now) -> bool {
-        let report = self.store.turn(Wait::Not, Patience::MustNotBlock);
+        let mut report = std::mem::take(&mut self.report);
+        self.store.turn_into(Wait::Not, Patience::MustNotBlock, &mut report);
         for log in &report.moved {
             if let Some(key) = self.by_log.get(log) {
                 self.step(now, *key, Input::LogMoved);
@@ -83,7 +84,9 @@ impl Shard {
         if report.store_failed && self.due.store_fails_now() {
             self.on_store_failed(now);
         }
-        !report.moved.is_empty() || !report.failed.is_empty()
+        let is_news = !report.moved.is_empty() || !report.failed.is_empty();
+        self.report = report;
+        is_news
     }
 
     fn is_leaderless(&self, log: LogId) -> bool {

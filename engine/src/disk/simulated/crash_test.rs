@@ -114,7 +114,7 @@ fn a_crash_ends_handles_locks_and_queues_and_changes_the_boot_only_with_the_mach
     let second = disk.crash_kill(&mut rng);
     assert!(is_crash(&file.size().unwrap_err()) && is_crash(&file.sync().unwrap_err()));
     assert!(is_crash(&disk.list(root()).unwrap_err()) && is_crash(&guard.read().unwrap_err()));
-    queue.submit(vec![sync(7, &file)]);
+    queue.submit(&mut vec![sync(7, &file)]);
     let mut completed = Vec::new();
     queue.reap(Wait::ForOne, &mut completed);
     assert!(matches!(&completed[..], [Completion { token: 7, result: Err(error) }] if is_crash(error)));
@@ -172,17 +172,17 @@ fn a_sync_in_a_queue_covers_only_what_had_completed_before_it_was_submitted() {
         let file = certain_file(&disk, "a", b"");
         let mut queue = disk.queue().unwrap();
         let mut completed = Vec::new();
-        queue.submit(vec![write(1, &file, 0, b"one".to_vec())]);
+        queue.submit(&mut vec![write(1, &file, 0, b"one".to_vec())]);
         assert!(disk.complete_next(&mut rng));
         queue.reap(Wait::Not, &mut completed);
-        queue.submit(vec![write(2, &file, 3, b"two".to_vec()), sync(3, &file)]);
+        queue.submit(&mut vec![write(2, &file, 3, b"two".to_vec()), sync(3, &file)]);
         assert_eq!((disk.uncompleted(), queue.in_flight()), (2, 2));
         while disk.complete_next(&mut rng) {}
         queue.reap(Wait::Not, &mut completed);
         assert!(completed.iter().all(|completion| completion.result.is_ok()));
         orders.insert(completed.iter().map(|completion| completion.token).collect::<Vec<_>>());
         assert_eq!(disk.certain_contents(&root().join("a")).unwrap(), b"one", "seed {seed}");
-        queue.submit(vec![sync(4, &file)]);
+        queue.submit(&mut vec![sync(4, &file)]);
         queue.reap(Wait::ForOne, &mut completed);
         assert!(matches!(completed.last(), Some(Completion { token: 4, result: Ok(Done::Synced) })));
         assert_eq!(disk.certain_contents(&root().join("a")).unwrap(), b"onetwo");
@@ -199,7 +199,7 @@ fn a_kill_leaves_a_prefix_of_a_write_in_flight() {
         let file = certain_file(&disk, "a", b"");
         let mut queue = disk.queue().unwrap();
         let bytes: Vec<u8> = (0..10_000_u32).map(|number| number.to_le_bytes()[0] | 1).collect();
-        queue.submit(vec![write(1, &file, 0, bytes.clone())]);
+        queue.submit(&mut vec![write(1, &file, 0, bytes.clone())]);
         let disk = disk.crash_kill(&mut Rng::with_seed(seed));
         let left = disk.contents(&root().join("a")).unwrap();
         assert!(bytes.starts_with(&left), "seed {seed}");
@@ -214,7 +214,7 @@ fn completions_overtake_each_other_in_an_order_of_the_seed() {
         let disk = new_disk(seed);
         let file = certain_file(&disk, "a", b"");
         let mut queue = disk.queue().unwrap();
-        queue.submit((0..8).map(|token| write(token, &file, token, vec![0])).collect());
+        queue.submit(&mut (0..8).map(|token| write(token, &file, token, vec![0])).collect());
         let mut completed = Vec::new();
         queue.reap(Wait::Not, &mut completed);
         completed.iter().map(|completion| completion.token).collect::<Vec<_>>()
@@ -333,7 +333,7 @@ fn live_through(seed: u64) -> (SimulatedCounters, Vec<Vec<u8>>) {
                     drop(if rng.bool() { file.write_all_at(&bytes, position) } else { file.sync() });
                 }
                 7 => drop(file.read_cached(&mut bytes::BytesMut::new(), 10, 0)),
-                8 => queue.submit(vec![write(number, &file, position + 50_000, bytes), sync(99, &file)]),
+                8 => queue.submit(&mut vec![write(number, &file, position + 50_000, bytes), sync(99, &file)]),
                 9 => drop(disk.complete_next(&mut rng)),
                 _ => file.write_all_at(&bytes, position).unwrap(),
             }

@@ -37,7 +37,7 @@ struct Pending {
 
 #[derive(Debug)]
 enum Work {
-    Write { position: u64, bytes: Vec<u8> },
+    Write { position: u64, buffers: Vec<Bytes>, bytes: Vec<u8> },
     Sync { step: u64 },
     Read { position: u64, length: usize },
 }
@@ -65,10 +65,10 @@ impl SimulatedQueue {
 }
 
 impl Queue for SimulatedQueue {
-    fn submit(&mut self, operations: Vec<Operation>) {
+    fn submit(&mut self, operations: &mut Vec<Operation>) {
         let mut state = self.shared.state();
         let completing = state.completing;
-        for operation in operations {
+        for operation in operations.drain(..) {
             let pending = state.admit(self.life, operation);
             let queue = state.queue(self.number);
             queue.count(&pending, completing);
@@ -141,7 +141,8 @@ impl State {
         let step = self.step();
         let (call, work) = match kind {
             OperationKind::Write { position, buffers } => {
-                (CallKind::Write, Work::Write { position, bytes: buffers.concat() })
+                let bytes = buffers.concat();
+                (CallKind::Write, Work::Write { position, buffers, bytes })
             }
             OperationKind::Sync { .. } => (CallKind::Sync, Work::Sync { step }),
             OperationKind::Read { position, length } => (CallKind::Read, Work::Read { position, length }),
@@ -191,9 +192,9 @@ impl State {
     fn perform(&mut self, pending: Pending) -> io::Result<Done> {
         let Pending { node, work, verdict, file, .. } = pending;
         let result = match work {
-            Work::Write { position, bytes } => verdict
+            Work::Write { position, buffers, bytes } => verdict
                 .and_then(|verdict| self.write_with(verdict, node, position, &bytes))
-                .map(|()| Done::Written),
+                .map(|()| Done::Written { buffers }),
             Work::Sync { step } => {
                 self.sync_ended(node);
                 verdict.and_then(|verdict| self.sync_with(verdict, node, step)).map(|()| Done::Synced)
@@ -234,7 +235,7 @@ impl State {
     /// What a crash makes of an operation in flight: of a write a prefix, of a sync all or nothing.
     fn interrupt(&mut self, pending: &Pending) {
         match &pending.work {
-            Work::Write { position, bytes } => self.write_part(pending.node, *position, bytes),
+            Work::Write { position, bytes, .. } => self.write_part(pending.node, *position, bytes),
             Work::Sync { step } => {
                 let is_done = self.rng.bool();
                 if let (true, Ok(body)) = (is_done, self.tree.file_mut(pending.node)) {
