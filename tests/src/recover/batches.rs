@@ -8,19 +8,19 @@ use super::model::Batch;
 use super::step::Content;
 
 /// The batch as its producer sends it. `tag` makes its values unique.
-pub(super) fn sent(content: &Content, tag: u64) -> Bytes {
+pub fn sent(content: &Content, tag: u64) -> Bytes {
     finish(builder(content), content, tag)
 }
 
 /// The batch as a leader has stamped it.
-pub(super) fn stamped(content: &Content, tag: u64, base: i64, epoch: i32) -> Batch {
+pub fn stamped(content: &Content, tag: u64, base: i64, epoch: i32) -> Batch {
     let builder = builder(content).base_offset(offset(base)).leader_epoch(leader_epoch(epoch));
     let bytes = finish(builder, content, tag);
     batch(content, base, epoch, bytes)
 }
 
 /// What a producer sent, once it has its place: offset and epoch are overwritten, nothing else.
-pub(super) fn placed(content: &Content, sent: &Bytes, base: i64, epoch: i32) -> Batch {
+pub fn placed(content: &Content, sent: &Bytes, base: i64, epoch: i32) -> Batch {
     let mut bytes = BytesMut::from(&sent[..]);
     bytes[..8].copy_from_slice(&base.to_be_bytes());
     bytes[12..16].copy_from_slice(&epoch.to_be_bytes());
@@ -28,17 +28,19 @@ pub(super) fn placed(content: &Content, sent: &Bytes, base: i64, epoch: i32) -> 
 }
 
 /// What a leader makes of a producer's bytes.
-pub(super) fn check(sent: &Bytes) -> ProducedBatch {
+pub fn check(sent: &Bytes) -> ProducedBatch {
     let limits = BatchLimits::default();
     ProducedBatch::check(Bytes::copy_from_slice(sent), &limits, Timestamp::from_millis(i64::MAX / 2))
         .expect("the builder makes batches that a leader takes")
 }
 
-pub(super) fn offset(value: i64) -> Offset {
+/// An offset; below 0 it is 0.
+pub fn offset(value: i64) -> Offset {
     Offset::new(value.max(0)).expect("offsets are not negative")
 }
 
-pub(super) fn leader_epoch(value: i32) -> LeaderEpoch {
+/// An epoch.
+pub fn leader_epoch(value: i32) -> LeaderEpoch {
     LeaderEpoch::new(value).expect("epochs are not negative")
 }
 

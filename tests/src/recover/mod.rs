@@ -10,14 +10,15 @@
 //!
 //! Nothing here changes the product: a trial calls what an embedder can call, and looks at the disk from behind.
 
-mod batches;
+pub mod batches;
 mod choices;
 #[cfg(test)]
 mod disks_test;
 mod files;
 mod model;
-mod open;
+pub mod open;
 mod perform;
+mod play;
 mod random;
 #[cfg(test)]
 mod random_test;
@@ -25,16 +26,19 @@ mod random_test;
 mod script;
 #[cfg(test)]
 mod script_test;
+mod shrink;
+#[cfg(test)]
+mod shrink_test;
 mod step;
 mod trial;
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use highwater_engine::disk::simulated::SimulatedCounters;
 
 pub use choices::Choices;
 pub use model::{Batch, Ending, Expected, Found, Model, Sent, UnderWay};
-pub use random::run;
+pub use play::{Line, Play};
+pub use random::{run, written_down};
+pub use shrink::shrink;
 pub use step::{Content, Step};
 pub use trial::{Setting, Trial, Violation};
 
@@ -45,10 +49,16 @@ pub fn run_seed(seed: u64, setting: Setting) -> Result<SimulatedCounters, Violat
 
 /// As [`run_seed`]; a panic of the product is a violation too.
 pub fn run_seed_caught(seed: u64, setting: Setting) -> Result<SimulatedCounters, Violation> {
-    let ran = catch_unwind(AssertUnwindSafe(|| run_seed(seed, setting)));
-    ran.unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-        Err(Violation { what: format!("panicked: {text}"), story: Vec::new() })
-    })
+    play::caught(|| run_seed(seed, setting))
+}
+
+/// How the trial of a seed fails, in as few steps as were found to show it.
+pub fn explain_seed(seed: u64, setting: Setting) -> String {
+    let play = written_down(&mut Choices::seeded(seed), setting);
+    match shrink(&play) {
+        Some((short, violation)) => {
+            format!("in {} of {} lines:\n{short}{}", short.lines.len(), play.lines.len(), violation.what)
+        }
+        None => "played again it does not fail".to_owned(),
+    }
 }

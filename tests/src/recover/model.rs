@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 /// One batch as it must be in the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Batch {
     /// The offset of its first record.
     pub base: i64,
@@ -22,7 +22,7 @@ pub struct Batch {
 }
 
 /// What an idempotent producer's batch says of itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Sent {
     /// The producer's id.
     pub id: i64,
@@ -46,7 +46,7 @@ pub enum Expected {
 }
 
 /// A change of the log's extent that has begun and not returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum UnderWay {
     /// A truncation to this end, or, where no segment begins below, a restart there.
     Cut {
@@ -63,7 +63,7 @@ pub enum UnderWay {
 }
 
 /// How a life of the store ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Ending {
     /// Closed, with a mark.
     Clean,
@@ -74,7 +74,7 @@ pub enum Ending {
 }
 
 /// A log as it was found at an opening.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Found {
     /// Its start.
     pub start: i64,
@@ -89,7 +89,7 @@ pub struct Found {
 }
 
 /// See the module's documentation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Model {
     /// What was accepted, in order; what lies below the start may be gone or come back.
     pub batches: Vec<Batch>,

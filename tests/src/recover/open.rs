@@ -9,7 +9,7 @@ use super::batches::offset;
 use super::model::{Found, Model};
 
 /// Reads, from the device if need be.
-pub(super) fn read(
+pub fn read(
     store: &Store,
     log: &Log,
     from: i64,
@@ -31,7 +31,7 @@ pub(super) fn read(
 }
 
 /// Everything that readers are given, and the epochs.
-pub(super) fn everything(store: &Store, log: &Log) -> Result<Found, String> {
+pub fn everything(store: &Store, log: &Log) -> Result<Found, String> {
     let (start, end) = (log.start().value(), log.written().value());
     let mut batches = Vec::new();
     let mut next = start;
@@ -46,10 +46,16 @@ pub(super) fn everything(store: &Store, log: &Log) -> Result<Found, String> {
 }
 
 /// The leader epochs of a log.
-pub(super) fn epochs(log: &Log) -> Vec<(i32, i64)> {
+pub fn epochs(log: &Log) -> Vec<(i32, i64)> {
     log.with_facts(|facts| {
         facts.epochs.starts().iter().map(|entry| (entry.epoch.value(), entry.start.value())).collect()
     })
+}
+
+/// The batches that one read from `from` on gives; none where nothing may be seen.
+pub fn read_batches(store: &Store, log: &Log, from: i64) -> Result<Vec<Bytes>, String> {
+    let records = read(store, log, from, i64::MAX, 4_096, true).map_err(|error| error.to_string())?;
+    records.map_or(Ok(Vec::new()), |records| split(&records, from))
 }
 
 /// The batches of a read, each sound, and the read's own figures right.
@@ -76,7 +82,7 @@ fn split(records: &Records, from: i64) -> Result<Vec<Bytes>, String> {
 }
 
 /// One read against the model.
-pub(super) fn check_read(
+pub fn check_read(
     model: &Model,
     asked: (i64, i64, i64, bool),
     read: &Result<Option<Records>, ReadError>,
@@ -111,7 +117,7 @@ pub(super) fn check_read(
 }
 
 /// Every batch is found by itself, and every time as a walk over all records finds it.
-pub(super) fn check_lookups(store: &Store, log: &Log, model: &Model) -> Result<(), String> {
+pub fn check_lookups(store: &Store, log: &Log, model: &Model) -> Result<(), String> {
     for batch in model.from(model.start) {
         let from = (batch.end - 1).max(model.start);
         let read = read(store, log, from, i64::MAX, 1, true);
@@ -124,7 +130,7 @@ pub(super) fn check_lookups(store: &Store, log: &Log, model: &Model) -> Result<(
 }
 
 /// A lookup by time against a walk over all records.
-pub(super) fn check_time(log: &Log, model: &Model, time: i64, ceiling: i64) -> Result<(), String> {
+pub fn check_time(log: &Log, model: &Model, time: i64, ceiling: i64) -> Result<(), String> {
     let found = log
         .offset_for_timestamp(highwater_engine::units::Timestamp::from_millis(time), offset(ceiling))
         .map_err(|error| format!("looking for {time} ms: {error}"))?;
@@ -137,7 +143,7 @@ pub(super) fn check_time(log: &Log, model: &Model, time: i64, ceiling: i64) -> R
 }
 
 /// A lookup of the greatest time against a walk over all records.
-pub(super) fn check_newest(log: &Log, model: &Model, ceiling: i64) -> Result<(), String> {
+pub fn check_newest(log: &Log, model: &Model, ceiling: i64) -> Result<(), String> {
     let found = log.max_timestamp(offset(ceiling)).map_err(|error| format!("the greatest time: {error}"))?;
     let found = found.map(|found| (found.offset.value(), found.timestamp.millis()));
     let expected = model.newest(ceiling);

@@ -276,7 +276,7 @@ impl Trial {
 
 impl Model {
     /// A truncation to `to` says that it has ended at `end`.
-    fn truncated(&mut self, to: i64, end: i64) -> Verdict {
+    pub fn truncated(&mut self, to: i64, end: i64) -> Result<(), String> {
         let below = self.end_below(to).min(to);
         let is_right = match to {
             _ if to >= self.end => end == self.end,

@@ -79,7 +79,7 @@ pub enum Step {
 }
 
 /// What a batch holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Content {
     /// The timestamp of each record; there is at least one.
     pub times: Vec<i64>,

@@ -1,0 +1,56 @@
+//! A failing play becomes a short one, and any part of a play is one.
+
+use highwater_engine::{Rule, Rules};
+
+use super::{Choices, Setting, shrink, written_down};
+
+/// Figures of the shortest plays that are known to show what these rules prevent; a few more are no mistake.
+const LINES_MAX: usize = 12;
+
+#[test]
+fn a_play_that_fails_becomes_a_short_one_that_fails_alike() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut table = Vec::new();
+    for rule in [Rule::EpochsFollowTruncation, Rule::NobodySeesAboveWritten, Rule::SyncOnlyAfterItsWrites] {
+        let setting = Setting { rules: Rules::default().without(rule), ..Setting::default() };
+        let found = (0..500).find_map(|seed| {
+            let play = written_down(&mut Choices::seeded(seed), setting.clone());
+            Some((play.lines.len(), shrink(&play)?))
+        });
+        let (before, (mut play, violation)) = found.expect("a rule that is off is seen");
+        let seen = play.play_caught().is_err();
+        play.setting.rules = Rules::default();
+        table.push((
+            rule,
+            before,
+            play.lines.len(),
+            seen,
+            play.play_caught().is_ok(),
+            format!("{play}{violation}"),
+        ));
+    }
+    std::panic::set_hook(hook);
+    for (rule, before, after, fails, holds_with_the_rule, text) in table {
+        println!("{rule:?}: {before} lines became {after}:\n{text}");
+        assert!(fails && holds_with_the_rule, "{rule:?}:\n{text}");
+        assert!(after <= LINES_MAX, "{rule:?} is shown by {after} lines:\n{text}");
+    }
+}
+
+#[test]
+fn any_part_of_a_play_is_a_play() {
+    for seed in 0..150 {
+        let whole = written_down(&mut Choices::seeded(seed), Setting::default());
+        let mut rng = fastrand::Rng::with_seed(seed);
+        for _ in 0..3 {
+            let mut part = whole.clone();
+            let keep = rng.usize(2..10);
+            part.lines.retain(|_| rng.usize(..keep) > 0);
+            if let Err(violation) = part.play_caught() {
+                let (part, _) = shrink(&part).unwrap_or((part, violation.clone()));
+                panic!("a part of seed {seed}:\n{part}{}", violation.what);
+            }
+        }
+    }
+}
