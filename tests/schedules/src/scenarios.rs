@@ -116,8 +116,8 @@ fn cut_beside_readers_beside_waiters() {
     });
     let cut = Job::Truncate { log: world.log.id(), to: at(2) }.run(&world.store);
     assert!(matches!(cut, JobDone::Truncated { .. }), "{cut:?}");
-    let waited = joined(waiter);
-    assert!(matches!(waited, Ok(()) | Err(TicketError::Truncated)), "{waited:?}");
+    let outcome = joined(waiter);
+    assert!(matches!(outcome, Ok(()) | Err(TicketError::Truncated)), "{outcome:?}");
     let promises = joined(writer);
     joined(reader);
     // What was promised before the cut may be cut.
@@ -146,8 +146,8 @@ fn cut_beside_a_waiter_who_drives() {
     });
     Job::Truncate { log: world.log.id(), to: at(3) }.run(&world.store);
     Job::Truncate { log: world.log.id(), to: at(1) }.run(&world.store);
-    let waited = joined(waiter);
-    assert!(matches!(waited, Ok(()) | Err(TicketError::Truncated)), "{waited:?}");
+    let outcome = joined(waiter);
+    assert!(matches!(outcome, Ok(()) | Err(TicketError::Truncated)), "{outcome:?}");
     check_promises(&world, &[]);
 }
 
@@ -291,7 +291,7 @@ struct Order {
 }
 
 fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
-    let mut order = Order { first: 1, schedules: 1_000, name: None, replay: None };
+    let mut order = Order { first: 1, schedules: 300, name: None, replay: None };
     while let Some(argument) = arguments.next() {
         let mut number = || arguments.next().and_then(|text| text.parse::<u64>().ok());
         match argument.as_str() {

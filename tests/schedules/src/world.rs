@@ -97,13 +97,18 @@ impl World {
 }
 
 fn config() -> StoreConfig {
-    let log = LogConfig { segment_bytes_max: 1_200, index_interval_bytes: 1, ..LogConfig::default() };
+    let mut log = LogConfig::default();
+    (log.segment_bytes_max, log.index_interval_bytes) = (1_200, 1);
+    let mut config = StoreConfig::default();
+    config.log = log;
     // Small, so that readers are sent to the files.
-    StoreConfig { log, tail_bytes_max: 600, ..StoreConfig::default() }
+    config.tail_bytes_max = 600;
+    config
 }
 
 fn open(disk: &SimulatedDisk, rules: Rules) -> Store {
-    let config = StoreConfig { rules, ..config() };
+    let mut config = config();
+    config.rules = rules;
     let opened = Store::open(Arc::new(disk.clone()), Path::new("/data"), config, now(0));
     let Opened { store, .. } = opened.expect("the directory can be opened");
     store
@@ -111,7 +116,9 @@ fn open(disk: &SimulatedDisk, rules: Rules) -> Store {
 
 fn marks(parts: &[Bytes]) -> Vec<(i64, i64)> {
     let mut bytes = BytesMut::new();
-    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    for part in parts {
+        bytes.extend_from_slice(part);
+    }
     let mut marks = Vec::new();
     for item in scan(&bytes, 0) {
         let (_, batch) = item.expect("a read gives whole batches");

@@ -190,27 +190,47 @@ impl Hand {
                 self.tell_marks(at, &log)
             }
             JobDone::Failed { error, .. } => self.room.fail(format!("a job: {error}")),
-            other => Err(format!("a job gave {other:?}")),
+            other @ (JobDone::OffsetCheckpointed { .. }
+            | JobDone::Read { .. }
+            | JobDone::Repaired { .. }
+            | JobDone::Deleted { .. }
+            | JobDone::Reopened { .. }
+            | _) => Err(format!("a job gave {other:?}")),
         }
     }
 
     /// Reads below what was written when it began, because other threads write on.
     fn look(&mut self, at: usize, log: &Log, step: &Step) -> Verdict {
         let store = &self.room.store;
-        let story = &mut self.logs[at].2;
+        let known = &mut self.logs[at].2;
         let written = log.written().value();
-        story.model.written = story.model.written.max(written);
+        known.model.written = known.model.written.max(written);
         match *step {
             Step::Read { from, ceiling, bytes_max, at_least_one } => {
                 let ceiling = ceiling.min(written);
                 let bytes = usize::try_from(bytes_max).unwrap_or(0);
                 let found = read(store, log, from, ceiling, bytes, at_least_one);
                 let asked = (from, ceiling, bytes_max, at_least_one);
-                check_read(&story.model, asked, &found)
+                check_read(&known.model, asked, &found)
             }
-            Step::Find { time, ceiling } => check_time(log, &story.model, time, ceiling.min(written)),
-            Step::FindNewest { ceiling } => check_newest(log, &story.model, ceiling.min(written)),
-            _ => Ok(()),
+            Step::Find { time, ceiling } => check_time(log, &known.model, time, ceiling.min(written)),
+            Step::FindNewest { ceiling } => check_newest(log, &known.model, ceiling.min(written)),
+            Step::Append(_)
+            | Step::Replicate(_)
+            | Step::BeginEpoch
+            | Step::Turn { .. }
+            | Step::Complete
+            | Step::WantDurable
+            | Step::Sync
+            | Step::Seal
+            | Step::DueJobs { .. }
+            | Step::Checkpoint
+            | Step::Retention { .. }
+            | Step::Truncate(_)
+            | Step::RestartAt(_)
+            | Step::RaiseStart(_)
+            | Step::Room(_)
+            | Step::Reopen => Ok(()),
         }
     }
 }

@@ -96,15 +96,15 @@ impl Judge {
     pub(crate) fn ended(&mut self, ending: Ending) {
         self.seen.lives += 1;
         self.stories.iter_mut().for_each(Story::settle);
-        if !self.is_open {
+        if self.is_open {
+            self.ending = ending;
+        } else {
             self.seen.crashed_openings += u64::from(self.ending != Ending::Clean || self.is_mark_uncertain);
             // It never got as far as changing a log, or it had closed it.
             self.is_mark_uncertain |= self.ending == Ending::Clean && ending != Ending::Clean;
             if self.ending == Ending::Kill && ending == Ending::Power {
                 self.ending = Ending::Power;
             }
-        } else {
-            self.ending = ending;
         }
         self.is_open = false;
     }

@@ -26,7 +26,7 @@ impl Story {
         let model = &mut self.model;
         match what {
             What::Appending { .. } | What::Replicating { .. } | What::Raising(_) | What::Retaining(_) => {
-                self.pending = Some(what)
+                self.pending = Some(what);
             }
             What::BeginningEpoch(epoch) => model.epoch = epoch,
             What::Cutting(to) => {
@@ -154,7 +154,12 @@ impl Story {
                 {
                     Ok(())
                 }
-                _ => Err(format!("{expected:?} was expected, and a duplicate at {base}..{end} was found")),
+                Expected::Append
+                | Expected::Duplicate(..)
+                | Expected::DuplicateOrRefused(..)
+                | Expected::Refused => {
+                    Err(format!("{expected:?} was expected, and a duplicate at {base}..{end} was found"))
+                }
             };
         }
         if expected != Expected::Append || base != model.end {

@@ -58,8 +58,8 @@ impl Trial {
         let lives = self.rng.u64(3..9);
         for life in 0..=lives {
             let stop = if life == lives { Stop::Own } else { self.draw_stop() };
-            let lived = self.live(life, stop);
-            lived.map_err(|wrong| format!("{}\n{wrong}", self.story.join("\n")))?;
+            let ended = self.live(life, stop);
+            ended.map_err(|wrong| format!("{}\n{wrong}", self.story.join("\n")))?;
         }
         let mut counted = match self.place {
             Place::Own(_) => self.judge.seen.counted(),

@@ -108,24 +108,21 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn log_config(orders: &Orders) -> LogConfig {
-    LogConfig {
-        segment_bytes_max: orders.segment_bytes_max,
-        index_interval_bytes: 300,
-        retention_bytes: Some(u64::from(orders.segment_bytes_max) * 3),
-        retention_age: None,
-        ..LogConfig::default()
-    }
+    let mut config = LogConfig::default();
+    config.segment_bytes_max = orders.segment_bytes_max;
+    config.index_interval_bytes = 300;
+    config.retention_bytes = Some(u64::from(orders.segment_bytes_max) * 3);
+    config.retention_age = None;
+    config
 }
 
 fn work(mut orders: Orders) -> Result<(), Told> {
     let failed = |what: &dyn std::fmt::Display| Told::Failed(what.to_string());
-    let config = StoreConfig {
-        log: log_config(&orders),
-        // Small, so that readers are sent to the files.
-        tail_bytes_max: 5_000,
-        opening_threads: usize::from(orders.threads > 1),
-        ..StoreConfig::default()
-    };
+    let mut config = StoreConfig::default();
+    config.log = log_config(&orders);
+    // Small, so that readers are sent to the files.
+    config.tail_bytes_max = 5_000;
+    config.opening_threads = usize::from(orders.threads > 1);
     let opened_disk = open_disk(orders.io, SyncThread::WhenNeeded).map_err(|error| failed(&error))?;
     let now_ms = 1_000_000 * i64::try_from(orders.life + 1).unwrap_or(1);
     let opened = Store::open(opened_disk.disk, &orders.directory, config, at_ms(now_ms));

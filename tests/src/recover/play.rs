@@ -125,15 +125,14 @@ impl Line {
         match self {
             Self::CrashAt(calls) => trial.crash_at(*calls),
             Self::Fail(calls, fault) => trial.fail(*calls, *fault),
-            Self::Open if trial.is_open() => {}
-            Self::Open => return trial.open(),
             Self::Confirm => trial.confirm(),
             Self::Completing(completing) => trial.disk().set_completing(*completing),
+            Self::Open | Self::OpenTwice(_) if trial.is_open() => {}
+            Self::Open => return trial.open(),
             Self::Do(_) if trial.is_down() || !trial.is_open() => {}
             Self::Do(step) => return trial.apply(step),
             Self::Kill(seed) => trial.kill(&mut Rng::with_seed(*seed)),
             Self::LosePower(unsynced, seed) => trial.lose_power(*unsynced, &mut Rng::with_seed(*seed)),
-            Self::OpenTwice(_) if trial.is_open() => {}
             Self::OpenTwice(seed) => return trial.open_twice(&mut Rng::with_seed(*seed)),
         }
         if matches!(self, Self::Kill(_) | Self::LosePower(..)) {

@@ -41,8 +41,9 @@ struct Writing<'a> {
 
 impl Writing<'_> {
     fn write(&mut self, line: Line) -> Result<(), Violation> {
-        self.play.lines.push(line.clone());
-        line.perform(&mut self.trial)
+        let Play { lines, .. } = &mut *self.play;
+        lines.push(line);
+        lines.last().map_or(Ok(()), |line| line.perform(&mut self.trial))
     }
 }
 

@@ -97,7 +97,15 @@ fn smaller(line: &Line) -> Vec<Line> {
             let smaller = contents(content).into_iter().map(|content| (content, *gap, *up));
             smaller.map(|batch| Line::Do(Step::Replicate(vec![batch]))).collect()
         }
-        _ => Vec::new(),
+        Line::Do(_)
+        | Line::CrashAt(_)
+        | Line::Fail(..)
+        | Line::Open
+        | Line::Confirm
+        | Line::Completing(_)
+        | Line::Kill(_)
+        | Line::LosePower(..)
+        | Line::OpenTwice(_) => Vec::new(),
     }
 }
 

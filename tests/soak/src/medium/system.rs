@@ -60,17 +60,17 @@ impl System {
 }
 
 fn errno(error: &io::Error) -> Errno {
-    let number = match error.kind() {
-        io::ErrorKind::NotFound => libc::ENOENT,
-        io::ErrorKind::AlreadyExists => libc::EEXIST,
-        io::ErrorKind::NotADirectory => libc::ENOTDIR,
-        io::ErrorKind::IsADirectory => libc::EISDIR,
-        io::ErrorKind::DirectoryNotEmpty => libc::ENOTEMPTY,
-        io::ErrorKind::StorageFull => libc::ENOSPC,
-        io::ErrorKind::InvalidInput => libc::EINVAL,
-        _ => error.raw_os_error().unwrap_or(libc::EIO),
-    };
-    Errno::from_i32(number)
+    let kinds = [
+        (io::ErrorKind::NotFound, libc::ENOENT),
+        (io::ErrorKind::AlreadyExists, libc::EEXIST),
+        (io::ErrorKind::NotADirectory, libc::ENOTDIR),
+        (io::ErrorKind::IsADirectory, libc::EISDIR),
+        (io::ErrorKind::DirectoryNotEmpty, libc::ENOTEMPTY),
+        (io::ErrorKind::StorageFull, libc::ENOSPC),
+        (io::ErrorKind::InvalidInput, libc::EINVAL),
+    ];
+    let known = kinds.iter().find(|(kind, _)| *kind == error.kind()).map(|(_, number)| *number);
+    Errno::from_i32(error.raw_os_error().or(known).unwrap_or(libc::EIO))
 }
 
 impl Filesystem for System {

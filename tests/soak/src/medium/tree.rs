@@ -153,7 +153,7 @@ impl Tree {
 
     /// The kernel has forgotten it.
     pub(super) fn forget(&mut self, number: u64) {
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             self.nodes.remove(&number);
         }
     }
