@@ -81,7 +81,7 @@ impl Inner {
         let Some(last) = stay.last().map(Arc::clone) else { return Ok(log_end) };
         // Opened before anything is changed, and kept open: from then on the segment's size is not that of its file, until that is cut.
         last.held_file().map_err(|error| walk_failed(&last, error.into()))?;
-        self.lower_durable(end, || lower(end, end))?;
+        self.lower_marks(end, end, || lower(end, end))?;
         let epochs_changed = self.publish_cut(stay.to_vec(), end);
         last.reactivate(end, size).map_err(|error| walk_failed(&last, error))?;
         if self.holds(Rule::ProducersFollowTruncation) {
@@ -140,7 +140,7 @@ impl Inner {
         let old = self.view();
         // All of the old log is uncertain from now on: where a power loss brings some of it back and some not, recovery cuts at the gap.
         let first = old.segments.first().map_or(offset, |first| first.base());
-        self.lower_durable(offset, || lower(offset.min(first), offset))?;
+        self.lower_marks(offset, offset, || lower(offset.min(first), offset))?;
         let active =
             self.exchange_segments(&old.segments, offset, now).inspect_err(|_| self.close_half_cut())?;
         let segments = vec![Arc::clone(&active.segment)];
@@ -177,17 +177,20 @@ impl Inner {
         made.map_err(|no_room| no_room_for(no_room, &self.directory))
     }
 
-    /// Lowers the mark first, so that no other checkpoint brings the old one back. Where the file cannot be written nothing is cut, and what
-    /// was durable still is.
-    fn lower_durable(
+    /// Lowers the marks first, so that no other checkpoint brings the old ones back: neither what is durable, nor the start, below which
+    /// nobody would see what is appended from now on. Where the file cannot be written nothing is cut, and all is as it was.
+    fn lower_marks(
         &self,
-        to: Offset,
+        durable: Offset,
+        start: Offset,
         lower: impl FnOnce() -> Result<(), FileError>,
     ) -> Result<(), FileError> {
-        let before = self.marks.durable.get();
-        self.marks.durable.lower(to);
+        let before = (self.marks.durable.get(), self.marks.start.get());
+        self.marks.durable.lower(durable);
+        self.marks.start.lower(start);
         lower().inspect_err(|_| {
-            self.marks.durable.raise(before);
+            self.marks.durable.raise(before.0);
+            self.marks.start.raise(before.1);
         })
     }
 

@@ -23,6 +23,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario { name: "append-wait-driver", run: append_beside_wait_beside_driver },
     Scenario { name: "cut-read-wait", run: cut_beside_readers_beside_waiters },
     Scenario { name: "cut-driver", run: cut_beside_a_waiter_who_drives },
+    Scenario { name: "cut-checkpoint", run: cut_below_the_start_beside_a_checkpoint },
     Scenario { name: "two-tasks-one-goes", run: two_tasks_wait_and_one_goes },
     Scenario { name: "close-wait", run: close_beside_waiters },
     Scenario { name: "roll-read", run: roll_beside_reader },
@@ -149,6 +150,24 @@ fn cut_beside_a_waiter_who_drives() {
     let outcome = joined(waiter);
     assert!(matches!(outcome, Ok(()) | Err(TicketError::Truncated)), "{outcome:?}");
     check_promises(&world, &[]);
+}
+
+/// What is appended below the old start is seen after a crash, whatever was being written down meanwhile.
+fn cut_below_the_start_beside_a_checkpoint() {
+    let world = World::new(Rules::default());
+    for mark in 0..4 {
+        world.append(mark);
+    }
+    world.store.wait(world.log.ticket(), Step::Written).expect("it is written");
+    Job::RaiseStart { log: world.log.id(), to: at(3) }.run(&world.store);
+    let checkpoint = spawn({
+        let world = world.clone();
+        move || drop(Job::Checkpoint { now: now(2) }.run(&world.store))
+    });
+    Job::Truncate { log: world.log.id(), to: at(1) }.run(&world.store);
+    let promises = joined(write_durably(&world, 100, 1));
+    joined(checkpoint);
+    check_promises(&world, &promises);
 }
 
 fn two_tasks_wait_and_one_goes() {

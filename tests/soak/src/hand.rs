@@ -20,6 +20,7 @@ pub(crate) struct Hand {
     room: Arc<Room>,
     logs: Vec<(usize, Log, Story)>,
     choices: Choices,
+    number: u64,
     tags: u64,
 }
 
@@ -32,7 +33,7 @@ impl Hand {
         number: u64,
     ) -> Self {
         let choices = Choices::seeded(seed ^ (life << 8) ^ (number << 4));
-        Self { room, logs, choices, tags: (life << 40) | (number << 32) }
+        Self { room, logs, choices, number, tags: (life << 40) | (number << 32) }
     }
 
     /// Looks at what was found, then does so many steps.
@@ -171,8 +172,8 @@ impl Hand {
         let store = self.room.store.clone();
         let is_checkpoint = matches!(job, Job::Checkpoint { .. });
         if is_checkpoint {
-            self.room.tell(&Told::Checkpointing);
-            self.logs.iter_mut().for_each(|(_, _, story)| story.checkpointing());
+            self.room.tell(&Told::Checkpointing(self.number));
+            self.logs.iter_mut().for_each(|(_, _, story)| story.checkpointing(self.number));
         }
         let log = self.logs[at].1.clone();
         match job.run(&store) {
@@ -182,8 +183,8 @@ impl Hand {
                 self.tell(at, What::Started(start.value()))
             }
             JobDone::Checkpointed => {
-                self.room.tell(&Told::Checkpointed);
-                self.logs.iter_mut().for_each(|(_, _, story)| story.checkpointed());
+                self.room.tell(&Told::Checkpointed(self.number));
+                self.logs.iter_mut().for_each(|(_, _, story)| story.checkpointed(self.number));
                 Ok(())
             }
             JobDone::Synced { .. } | JobDone::Sealed { .. } | JobDone::Examined { .. } => {

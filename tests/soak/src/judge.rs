@@ -75,10 +75,12 @@ impl Judge {
                 self.count(&what);
                 self.stories[log].tell(what).map_err(|wrong| format!("log {log}: {wrong}"))?;
             }
-            Told::Checkpointing => self.stories.iter_mut().for_each(Story::checkpointing),
-            Told::Checkpointed => {
+            Told::Checkpointing(hand) => {
+                self.stories.iter_mut().for_each(|story| story.checkpointing(hand));
+            }
+            Told::Checkpointed(hand) => {
                 self.seen.checkpoints += 1;
-                self.stories.iter_mut().for_each(Story::checkpointed);
+                self.stories.iter_mut().for_each(|story| story.checkpointed(hand));
             }
             Told::Closing => self.is_mark_uncertain = true,
             Told::Closed => {

@@ -1,5 +1,7 @@
 //! One log's model, told what the writer tells. The writer is given a copy, to choose by; the judge's outlives the writer.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use highwater_tests::recover::batches::{placed, sent, stamped};
 use highwater_tests::recover::{Batch, Content, Ending, Expected, Found, Model, UnderWay};
@@ -16,8 +18,8 @@ pub(crate) struct Story {
     pub(crate) model: Model,
     /// What was announced and not answered.
     pending: Option<What>,
-    /// The start as it was when a checkpoint began.
-    start_noted: Option<i64>,
+    /// The start as it was when a checkpoint began, for each thread that makes one.
+    start_noted: BTreeMap<u64, i64>,
 }
 
 impl Story {
@@ -92,12 +94,12 @@ impl Story {
         Ok(())
     }
 
-    pub(crate) fn checkpointing(&mut self) {
-        self.start_noted = Some(self.model.start);
+    pub(crate) fn checkpointing(&mut self, hand: u64) {
+        self.start_noted.insert(hand, self.model.start);
     }
 
-    pub(crate) fn checkpointed(&mut self) {
-        if let Some(noted) = self.start_noted.take() {
+    pub(crate) fn checkpointed(&mut self, hand: u64) {
+        if let Some(noted) = self.start_noted.remove(&hand) {
             self.model.start_sure = self.model.start_sure.max(noted).min(self.model.start);
         }
     }
@@ -124,7 +126,7 @@ impl Story {
             _ => {}
         }
         self.pending = None;
-        self.start_noted = None;
+        self.start_noted.clear();
     }
 
     fn may_start_at(&mut self, to: i64) {

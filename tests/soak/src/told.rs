@@ -26,10 +26,10 @@ pub(crate) enum Told {
     Made(usize),
     /// Something about one log.
     Of(usize, What),
-    /// The starts of all logs are about to be written down.
-    Checkpointing,
+    /// The starts of all logs are about to be written down, by this thread.
+    Checkpointing(u64),
     /// They are.
-    Checkpointed,
+    Checkpointed(u64),
     /// The store is about to be closed.
     Closing,
     /// It is, with a mark.

@@ -1,5 +1,6 @@
 //! One trial: writers in one directory, one after the other, each stopped in its own way, all chosen by a seed.
 
+use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -18,6 +19,10 @@ use crate::told::{Orders, Told};
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// How often it is asked whether the power is gone.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// How much of what was heard is shown with a failure.
+const HEARD_LINES_MAX: usize = 120;
+const HEARD_LETTERS_MAX: usize = 160;
 
 /// How a writer is stopped.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +48,8 @@ pub(crate) struct Trial {
     seed: u64,
     segment_bytes_max: u32,
     story: Vec<String>,
+    /// The last lines that were heard.
+    heard: VecDeque<String>,
 }
 
 impl Trial {
@@ -50,7 +57,15 @@ impl Trial {
         let mut rng = Rng::with_seed(seed);
         let boots = if matches!(place, Place::Own(_)) { Boots::Told } else { Boots::Unknown };
         let segment_bytes_max = [1_500, 8_192, 60_000][rng.usize(..3)];
-        Self { place, judge: Judge::new(boots), rng, seed, segment_bytes_max, story: Vec::new() }
+        Self {
+            place,
+            judge: Judge::new(boots),
+            rng,
+            seed,
+            segment_bytes_max,
+            story: Vec::new(),
+            heard: VecDeque::new(),
+        }
     }
 
     /// Lives until a few have been, the last one with a clean stop. Gives what was seen, or what does not hold.
@@ -59,7 +74,10 @@ impl Trial {
         for life in 0..=lives {
             let stop = if life == lives { Stop::Own } else { self.draw_stop() };
             let ended = self.live(life, stop);
-            ended.map_err(|wrong| format!("{}\n{wrong}", self.story.join("\n")))?;
+            if let Err(wrong) = ended {
+                let heard: Vec<String> = self.heard.into_iter().collect();
+                return Err(format!("{}\n{}\n{wrong}", self.story.join("\n"), heard.join("\n")));
+            }
         }
         let mut counted = match self.place {
             Place::Own(_) => self.judge.seen.counted(),
@@ -68,6 +86,14 @@ impl Trial {
         };
         counted.0.extend(self.place.counted().0);
         Ok(counted)
+    }
+
+    /// Keeps a line, shortened, for people.
+    fn keep(&mut self, line: &str) {
+        if self.heard.len() == HEARD_LINES_MAX {
+            self.heard.pop_front();
+        }
+        self.heard.push_back(line.chars().take(HEARD_LETTERS_MAX).collect());
     }
 
     fn draw_stop(&mut self) -> Stop {
@@ -137,6 +163,7 @@ impl Trial {
                 Ok(line) => {
                     heard += 1;
                     silent_since = now();
+                    self.keep(&line);
                     // The last line may be half a line.
                     let Ok(told) = serde_json::from_str::<Told>(&line) else {
                         if is_killed {

@@ -128,6 +128,8 @@ impl Line {
             Self::Confirm => trial.confirm(),
             Self::Completing(completing) => trial.disk().set_completing(*completing),
             Self::Open | Self::OpenTwice(_) if trial.is_open() => {}
+            // Nothing may fail in what is compared.
+            Self::OpenTwice(_) if trial.is_down() || trial.trouble => {}
             Self::Open => return trial.open(),
             Self::Do(_) if trial.is_down() || !trial.is_open() => {}
             Self::Do(step) => return trial.apply(step),

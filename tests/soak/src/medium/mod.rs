@@ -110,9 +110,7 @@ impl Medium {
             ("reservations", reservations),
             ("holes", lost.holes),
             ("torn pages", lost.torn_pages),
-            ("reorderings", lost.reorderings),
             ("lost sizes", lost.lost_sizes),
-            ("undone cuts", lost.undone_cuts),
             ("lost names", lost.lost_names),
             ("names that came back", lost.resurrected_names),
         ])
