@@ -34,7 +34,7 @@ fn now(ms: u64) -> Now {
 }
 
 fn logs() -> i32 {
-    std::env::var("HIGHWATER_LOGS").ok().and_then(|text| text.parse().ok()).unwrap_or(2_000)
+    std::env::var("HIGHWATER_LOGS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_200)
 }
 
 fn open(directory: &Path) -> Result<Store> {
