@@ -1,4 +1,4 @@
-//! A failing play becomes a short one, and any part of a play is one.
+//! A failing play becomes a short one.
 
 use highwater_engine::{Rule, Rules};
 
@@ -35,22 +35,5 @@ fn a_play_that_fails_becomes_a_short_one_that_fails_alike() {
         println!("{rule:?}: {before} lines became {after}:\n{text}");
         assert!(fails && holds_with_the_rule, "{rule:?}:\n{text}");
         assert!(after <= LINES_MAX, "{rule:?} is shown by {after} lines:\n{text}");
-    }
-}
-
-#[test]
-fn any_part_of_a_play_is_a_play() {
-    for seed in 0..100 {
-        let whole = written_down(&mut Choices::seeded(seed), Setting::default());
-        let mut rng = fastrand::Rng::with_seed(seed);
-        for _ in 0..3 {
-            let mut part = whole.clone();
-            let keep = rng.usize(2..10);
-            part.lines.retain(|_| rng.usize(..keep) > 0);
-            if let Err(violation) = part.play_caught() {
-                let (part, _) = shrink(&part).unwrap_or((part, violation.clone()));
-                panic!("a part of seed {seed}:\n{part}{}", violation.what);
-            }
-        }
     }
 }
