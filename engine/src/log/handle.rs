@@ -13,6 +13,7 @@ use super::shared::lock;
 use super::{AppendError, BeginEpochError, Closed, ReadError, ReplicaAppendError};
 use crate::batch::{ProducedBatch, ReplicatedBatches};
 use crate::segment::DamagedRange;
+use crate::state::Producers;
 use crate::units::{LeaderEpoch, Now, Offset, Timestamp, TopicId, TopicPartition};
 
 /// One partition's log. Cheap to clone; all clones are the same log.
@@ -45,6 +46,11 @@ impl Log {
     /// Its directory.
     pub fn directory(&self) -> &Path {
         &self.0.directory
+    }
+
+    /// Calls with what the log knows of its producers. Appends wait meanwhile.
+    pub fn with_producers<R>(&self, call: impl FnOnce(&Producers) -> R) -> R {
+        call(&self.0.writer().producers)
     }
 
     /// Calls with the facts of this moment. Appends to this log wait meanwhile, and the call must not append to it.

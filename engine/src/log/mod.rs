@@ -63,7 +63,7 @@ pub(crate) use room::new_active;
 pub(crate) use shared::{Limits, Shared, lock, try_lock};
 pub(crate) use tail::Tail;
 pub(crate) use trouble::FileError;
-pub(crate) use truncate::{CutError, walk_failed};
+pub(crate) use truncate::{CutCheckpoints, CutError, walk_failed};
 pub(crate) use writer::{Active, Names, Phase, SyncState, Unsealed, Writer};
 #[cfg(test)]
 pub(crate) use writer::{Demand, Need};

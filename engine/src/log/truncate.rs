@@ -38,6 +38,15 @@ pub(crate) enum CutError {
     File(FileError),
 }
 
+/// The checkpoints that a cut writes, which all logs of a directory share.
+pub(crate) trait CutCheckpoints {
+    /// Lowers what they say of a log to a recovery point and a start, before its bytes above go.
+    fn lower(&self, log: &Inner, point: Offset, start: Offset) -> Result<(), FileError>;
+
+    /// Writes a log's start down as it is, before anything is appended there.
+    fn write_start(&self, log: &Inner) -> Result<(), FileError>;
+}
+
 impl From<FileError> for CutError {
     fn from(error: FileError) -> Self {
         Self::File(error)
@@ -45,17 +54,16 @@ impl From<FileError> for CutError {
 }
 
 impl Inner {
-    /// Removes everything at and above `to`, a batch that lies across included. `lower` lowers the recovery point and
-    /// the start in their checkpoints. Gives the new end.
+    /// Removes everything at and above `to`, a batch that lies across included. Gives the new end.
     pub(crate) fn truncate(
         self: &Arc<Self>,
         to: Offset,
-        lower: impl FnOnce(Offset, Offset) -> Result<(), FileError>,
+        checkpoints: &impl CutCheckpoints,
     ) -> Result<Offset, CutError> {
         let _maintenance = lock(&self.maintenance);
         self.begin_cut()?;
         let generation = self.marks.generation();
-        let cut = self.truncate_held(to, lower);
+        let cut = self.truncate_held(to, checkpoints);
         self.end_cut(generation, cut.is_ok());
         cut
     }
@@ -63,7 +71,7 @@ impl Inner {
     fn truncate_held(
         self: &Arc<Self>,
         to: Offset,
-        lower: impl FnOnce(Offset, Offset) -> Result<(), FileError>,
+        checkpoints: &impl CutCheckpoints,
     ) -> Result<Offset, CutError> {
         let now = self.writer().clock;
         let log_end = self.marks.accepted.get();
@@ -74,14 +82,14 @@ impl Inner {
         }
         let view = self.view();
         if view.segments.first().is_none_or(|first| to <= first.base()) {
-            return self.restart_held(to, lower);
+            return self.restart_held(to, checkpoints);
         }
         let Cut { kept, size, end } = self.place_of_cut(&view.segments, to)?;
         let (stay, go) = view.segments.split_at(kept + 1);
         let Some(last) = stay.last().map(Arc::clone) else { return Ok(log_end) };
         // Opened before anything is changed, and kept open: from then on the segment's size is not that of its file, until that is cut.
         last.held_file().map_err(|error| walk_failed(&last, error.into()))?;
-        self.lower_marks(end, end, || lower(end, end))?;
+        self.lower_marks(end, end, || checkpoints.lower(self, end, end))?;
         let epochs_changed = self.publish_cut(stay.to_vec(), end);
         last.reactivate(end, size).map_err(|error| walk_failed(&last, error))?;
         if self.holds(Rule::ProducersFollowTruncation) {
@@ -121,12 +129,12 @@ impl Inner {
     pub(crate) fn restart_at(
         self: &Arc<Self>,
         offset: Offset,
-        lower: impl FnOnce(Offset, Offset) -> Result<(), FileError>,
+        checkpoints: &impl CutCheckpoints,
     ) -> Result<Offset, CutError> {
         let _maintenance = lock(&self.maintenance);
         self.begin_cut()?;
         let generation = self.marks.generation();
-        let cut = self.restart_held(offset, lower);
+        let cut = self.restart_held(offset, checkpoints);
         self.end_cut(generation, cut.is_ok());
         cut
     }
@@ -134,13 +142,13 @@ impl Inner {
     fn restart_held(
         self: &Arc<Self>,
         offset: Offset,
-        lower: impl FnOnce(Offset, Offset) -> Result<(), FileError>,
+        checkpoints: &impl CutCheckpoints,
     ) -> Result<Offset, CutError> {
         let now = self.writer().clock;
         let old = self.view();
         // All of the old log is uncertain from now on: where a power loss brings some of it back and some not, recovery cuts at the gap.
         let first = old.segments.first().map_or(offset, |first| first.base());
-        self.lower_marks(offset, offset, || lower(offset.min(first), offset))?;
+        self.lower_marks(offset, offset, || checkpoints.lower(self, offset.min(first), offset))?;
         let active =
             self.exchange_segments(&old.segments, offset, now).inspect_err(|_| self.close_half_cut())?;
         let segments = vec![Arc::clone(&active.segment)];
@@ -158,6 +166,8 @@ impl Inner {
         self.marks.durable.set(offset);
         self.withdraw_epochs(Certainty::Durable)?;
         self.sync_directory()?;
+        // A first segment above the start as it is written down is one whose predecessors a power loss took.
+        checkpoints.write_start(self)?;
         Ok(offset)
     }
 

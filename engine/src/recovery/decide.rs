@@ -79,6 +79,8 @@ struct Judgement<'a> {
     settled: Offset,
     end: Option<Offset>,
     cut: Option<Cut>,
+    /// The log's start as it was written down lies below the first segment, in a hole.
+    front_is_missing: bool,
     /// Empty segments inside of others.
     stray: Vec<Offset>,
     damaged: Vec<DamagedRange>,
@@ -107,7 +109,19 @@ impl<'a> Judgement<'a> {
         {
             suspect.push(SuspectReason::RecoveryPointUnknown);
         }
-        Self { facts, last, settled, end: None, cut: None, stray: Vec::new(), damaged: Vec::new(), suspect }
+        let mut judgement = Self {
+            facts,
+            last,
+            settled,
+            end: None,
+            cut: None,
+            front_is_missing: false,
+            stray: Vec::new(),
+            damaged: Vec::new(),
+            suspect,
+        };
+        judgement.look_before_the_first(sorted);
+        judgement
     }
 
     fn segment(&mut self, base: Offset, scan: &SegmentScan) {
@@ -126,6 +140,21 @@ impl<'a> Judgement<'a> {
             }
         }
         self.end = Some(self.end.map_or(scan.end, |end| end.max(scan.end)));
+    }
+
+    /// A start is written down before anything below it is removed, and before anything is appended to a first segment there. Where the
+    /// first segment begins above it, a machine crash has taken what was between, and what follows is behind a hole. But not where that
+    /// is farther than a segment reaches: so far ahead a follower's log may go on whose segment had nothing in it.
+    fn look_before_the_first(&mut self, sorted: &Sorted) {
+        let (Some(start), Some(first)) = (self.facts.log_start, sorted.segments.keys().next()) else {
+            return;
+        };
+        let is_near = first.distance_from(start).is_some_and(|distance| distance <= i64::from(i32::MAX));
+        if start < *first && is_near && self.pages_may_be_missing_from(start) {
+            self.suspect.push(SuspectReason::Hole { segment: *first, position: 0, from: start });
+            self.cut = Some(Cut { segment: *first, position: 0, aside: true });
+            (self.end, self.front_is_missing) = (Some(start), true);
+        }
     }
 
     /// A machine crash may lose the end of a segment exactly behind a batch, or its whole contents. What follows is then behind a
@@ -244,11 +273,11 @@ impl<'a> Judgement<'a> {
             sorted.leftovers.iter().map(|name| Step::RemoveFile { name: name.clone() }).collect();
         let first = sorted.segments.keys().next().copied();
         let log_start = facts.log_start.unwrap_or(Offset::ZERO);
-        let start = first.map_or(log_start, |first| first.max(log_start));
+        let start = first.filter(|_| !self.front_is_missing).map_or(log_start, |first| first.max(log_start));
         let (mut damaged, mut suspect) = (self.damaged, self.suspect);
         // Nobody misses what lies below the start. A range without offsets of its own still has bytes that are not served.
         damaged.retain(|range| range.offsets.end() > start || range.offsets == empty(start));
-        let end = if first.is_none() || end < start {
+        let end = if first.is_none() || self.front_is_missing || end < start {
             match self.cut.as_ref().filter(|cut| cut.aside) {
                 // What lies behind a hole goes before the hole does, so that what is left by a crash still has it.
                 Some(_) => steps.extend(sorted.segments.iter().rev().map(|(base, files)| {

@@ -266,6 +266,23 @@ fn a_hole_that_begins_below_the_start_and_below_what_is_synced_ends_the_log_at_t
 }
 
 #[test]
+fn a_log_whose_beginning_a_power_loss_took_ends_at_its_start() {
+    let mut directory = Directory::new(&[(47, &[Batch(47, 4, 0)])]).synced_to(3);
+    directory.log_start = Some(at(17));
+    assert_eq!(directory.plan().start, at(47), "after a kill nothing is missing");
+    let (recovered, plan) = directory.clone().after_power_loss().recovered();
+    assert_eq!((plan.start, plan.end, plan.has_hole()), (at(17), at(17), true), "{plan}");
+    assert_eq!(recovered.logs(), [(17, [].as_slice())]);
+    assert!(recovered.others.iter().any(|(name, _)| name == "00000000000000000047-0.lost"));
+    let synced = directory.synced_to(47).after_power_loss().plan();
+    assert_eq!(
+        (synced.start, synced.end),
+        (at(47), at(51)),
+        "what was synced was there, so that somebody else removed the rest"
+    );
+}
+
+#[test]
 fn an_empty_segment_inside_of_another_goes() {
     let items = [Batch(0, 4, 0), Batch(4, 4, 0), Batch(8, 4, 0)];
     for others in [vec![(8, [].as_slice())], vec![(8, [].as_slice()), (12, &[Batch(12, 4, 0)])]] {

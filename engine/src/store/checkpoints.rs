@@ -3,10 +3,10 @@
 
 use super::Store;
 use crate::checkpoint::{LOG_STARTS, NotedDamage, OffsetCheckpoint, RECOVERY_POINTS, write_offsets};
-use crate::log::{FileError, Inner, lock};
+use crate::log::{CutCheckpoints, FileError, Inner, lock};
 use crate::rules::Rule;
 use crate::sync::MutexGuard;
-use crate::units::Offset;
+use crate::units::{Offset, TopicPartition};
 
 /// What the files say; `None` if that is not known.
 #[derive(Debug, Default)]
@@ -48,36 +48,28 @@ impl Store {
         self.write_damage_note(&mut checkpoints)
     }
 
-    /// Lowers what the files say of one log to a recovery point and a start, before its bytes above go.
-    pub(super) fn lower_checkpoints(
-        &self,
-        log: &Inner,
-        point: Offset,
-        start: Offset,
-    ) -> Result<(), FileError> {
-        let mut checkpoints = self.checkpoints();
-        let lowered = |known: &Option<OffsetCheckpoint>, to: Offset| {
-            let known = known.as_ref()?;
-            known.get(&log.name).filter(|offset| **offset > to)?;
-            let mut lowered = known.clone();
-            lowered.insert(log.name.clone(), to);
-            Some(lowered)
-        };
-        if let Some(points) = lowered(&checkpoints.recovery_points, point) {
-            self.write_points(&mut checkpoints, points)?;
-        }
-        if let Some(starts) = lowered(&checkpoints.starts, start) {
-            self.write_starts(&mut checkpoints, starts)?;
-        }
-        Ok(())
-    }
-
-    /// Raises what the file says of one log's start, before segments below it go.
-    pub(super) fn raise_checkpoint(&self, log: &Inner) -> Result<(), FileError> {
+    /// Writes one log's start down as it is, before segments below it go, or before anything is appended to a first segment there.
+    pub(super) fn write_start(&self, log: &Inner) -> Result<(), FileError> {
         let mut checkpoints = self.checkpoints();
         let mut starts = checkpoints.starts.clone().unwrap_or_default();
         starts.insert(log.name.clone(), log.marks.start.get());
         self.write_starts(&mut checkpoints, starts)
+    }
+
+    /// Takes a log's name out of the files, if it is there.
+    pub(super) fn forget_checkpoints(&self, name: &TopicPartition) -> Result<(), FileError> {
+        let mut checkpoints = self.checkpoints();
+        let without = |known: &Option<OffsetCheckpoint>| {
+            let mut known = known.clone()?;
+            known.remove(name).map(|_| known)
+        };
+        if let Some(points) = without(&checkpoints.recovery_points) {
+            self.write_points(&mut checkpoints, points)?;
+        }
+        if let Some(starts) = without(&checkpoints.starts) {
+            self.write_starts(&mut checkpoints, starts)?;
+        }
+        Ok(())
     }
 
     fn write_points(
@@ -110,6 +102,30 @@ impl Store {
         let written = shared.with_reserve(|| write_offsets(shared.disk.as_ref(), &path, offsets));
         // For want of room or of a descriptor the old file stays, and is safe; the job is for another time.
         written.map_err(|source| shared.failed("write a checkpoint", path, source))
+    }
+}
+
+impl CutCheckpoints for Store {
+    fn lower(&self, log: &Inner, point: Offset, start: Offset) -> Result<(), FileError> {
+        let mut checkpoints = self.checkpoints();
+        let lowered = |known: &Option<OffsetCheckpoint>, to: Offset| {
+            let known = known.as_ref()?;
+            known.get(&log.name).filter(|offset| **offset > to)?;
+            let mut lowered = known.clone();
+            lowered.insert(log.name.clone(), to);
+            Some(lowered)
+        };
+        if let Some(points) = lowered(&checkpoints.recovery_points, point) {
+            self.write_points(&mut checkpoints, points)?;
+        }
+        if let Some(starts) = lowered(&checkpoints.starts, start) {
+            self.write_starts(&mut checkpoints, starts)?;
+        }
+        Ok(())
+    }
+
+    fn write_start(&self, log: &Inner) -> Result<(), FileError> {
+        Self::write_start(self, log)
     }
 }
 

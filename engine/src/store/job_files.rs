@@ -25,7 +25,7 @@ impl Store {
 
     pub(super) fn retain(&self, id: LogId, ceiling: Offset, now: Now) -> Result<JobDone, JobError> {
         let log = self.open_log(id)?;
-        let retained = log.retain(ceiling, now, || self.raise_checkpoint(&log))?;
+        let retained = log.retain(ceiling, now, || self.write_start(&log))?;
         let start = log.marks.start.get();
         Ok(JobDone::Retained { log: id, start, segments: retained.segments, bytes: retained.bytes })
     }

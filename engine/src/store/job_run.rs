@@ -166,14 +166,11 @@ impl Store {
         }
         match job {
             Job::Truncate { log, to } => {
-                let inner = self.open_log(log)?;
-                let end = inner.truncate(to, |point, start| self.lower_checkpoints(&inner, point, start))?;
+                let end = self.open_log(log)?.truncate(to, self)?;
                 Ok(JobDone::Truncated { log, end })
             }
             Job::RestartAt { log, offset } => {
-                let inner = self.open_log(log)?;
-                let offset =
-                    inner.restart_at(offset, |point, start| self.lower_checkpoints(&inner, point, start))?;
+                let offset = self.open_log(log)?.restart_at(offset, self)?;
                 Ok(JobDone::RestartedAt { log, offset })
             }
             Job::RaiseStart { log, to } => self.raise_start(log, to),

@@ -38,6 +38,10 @@ impl Store {
         let rebuilt = rebuilt.map_err(|error| loading.not_rebuilt(error))?;
         log.0.writer().producers = rebuilt.producers;
         loading.read(self.add_damage(&mut plan, &log.0, &rebuilt.damaged))?;
+        if gathered.facts.log_start.is_some_and(|known| known < plan.start) {
+            // Before anything is promised of what lies behind it.
+            loading.read(self.write_start(&log.0).map_err(|error| error.source))?;
+        }
         self.run_log(&log, now);
         Ok(report(&log, &plan, gathered.facts.recovery_point))
     }

@@ -96,7 +96,9 @@ impl Store {
         if shared.reserve.allow(disk, 1).is_err() {
             return Err(CreateLogError::OutOfSpace { name: name.clone() });
         }
-        let made = self.make_files(&directory, topic_id, &config, now);
+        // What was promised of a log of this name that was deleted holds for nothing of the new one.
+        let forgotten = self.forget_checkpoints(name).map_err(|error| error.source);
+        let made = forgotten.and_then(|()| self.make_files(&directory, topic_id, &config, now));
         let active = made.map_err(|source| {
             let is_known = is_passing(&source);
             // Nothing of it stays, so that the next opening does not find a log that nobody has heard of.
