@@ -1,4 +1,4 @@
-//! Seeded searches from the command line.
+//! Searches and enumerations from the command line.
 //!
 //! ```text
 //! highwater-fuzz cluster            fresh seeds for a minute
@@ -7,114 +7,33 @@
 //! highwater-fuzz cluster --first 1 --runs 100
 //!                                   this seed and those behind it, as many as that, however long it takes
 //! highwater-fuzz recover            one log, crashed at any call
+//! highwater-fuzz crashes            every crash of every operation, 100,000 states at least
+//! highwater-fuzz crashes --states 5000000 | --minutes 60
+//! highwater-fuzz crashes --state 'NAME'
+//!                                   just this state, by the name that a failure prints
+//! highwater-fuzz damage             every byte of a small directory changed, each file cut at every length
 //! ```
-//! A failure prints its seed and the last steps in words, and ends the search with exit code 1. What is searched lives in
+//! What is found wrong is printed with what makes it again, and ends the run with exit code 1. What is searched lives in
 //! `highwater-tests`; this is only its door.
 
+mod crashes;
+mod damage;
+mod search;
+
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-
-use highwater_tests::recover::{Setting, run_seed_caught};
-use highwater_tests::world::{RandomOptions, random};
-
-/// Something to search in. A seed gives nothing, or a report of what is wrong.
-struct Search {
-    name: &'static str,
-    about: &'static str,
-    run: fn(u64) -> Result<(), String>,
-}
-
-const SEARCHES: &[Search] = &[
-    Search {
-        name: "cluster",
-        about: "a controller, three brokers and their clients, under kills, power losses, partitions and failing disks",
-        run: cluster,
-    },
-    Search {
-        name: "recover",
-        about: "one log against a model of it, under kills, power losses and failing calls, again and again",
-        run: recover,
-    },
-];
-
-fn recover(seed: u64) -> Result<(), String> {
-    run_seed_caught(seed, Setting::default()).map(drop).map_err(|violation| violation.to_string())
-}
-
-fn cluster(seed: u64) -> Result<(), String> {
-    let options = RandomOptions { chaos: Duration::from_secs(15), ..RandomOptions::default() };
-    let outcome = random(seed, &options);
-    outcome.violation.map_or(Ok(()), |violation| Err(format!("{violation}\n{}", outcome.report)))
-}
-
-/// What was asked for.
-struct Order {
-    search: &'static Search,
-    seed: Option<u64>,
-    /// The first of seeds one behind the other, instead of fresh ones.
-    first: Option<u64>,
-    time: Duration,
-    /// How many, instead of how long.
-    runs: Option<u64>,
-}
-
-fn order(mut arguments: impl Iterator<Item = String>) -> Result<Order, String> {
-    let name = arguments.next().ok_or("which search?")?;
-    let search =
-        SEARCHES.iter().find(|search| search.name == name).ok_or(format!("there is no search '{name}'"))?;
-    let mut order = Order { search, seed: None, first: None, time: Duration::from_secs(60), runs: None };
-    while let Some(argument) = arguments.next() {
-        let number = |text: Option<String>| {
-            text.and_then(|text| text.parse::<u64>().ok()).ok_or(format!("'{argument}' needs a number"))
-        };
-        if argument == "--minutes" {
-            order.time = Duration::from_secs(60 * number(arguments.next())?);
-        } else if argument == "--runs" {
-            order.runs = Some(number(arguments.next())?);
-        } else if argument == "--first" {
-            order.first = Some(number(arguments.next())?);
-        } else {
-            order.seed = Some(number(Some(argument.clone()))?);
-        }
-    }
-    Ok(order)
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a search lasts for real time; what is searched in has its own"
-)]
-fn search(order: &Order) -> ExitCode {
-    let begun = Instant::now();
-    let mut seeds = fastrand::Rng::new();
-    let mut runs = 0_u64;
-    loop {
-        let seed = match (order.seed, order.first) {
-            (Some(seed), _) => seed,
-            (None, Some(first)) => first.wrapping_add(runs),
-            (None, None) => seeds.u64(..1 << 48),
-        };
-        if let Err(report) = (order.search.run)(seed) {
-            println!("{} {seed} fails, after {runs} that do not:\n{report}", order.search.name);
-            return ExitCode::FAILURE;
-        }
-        runs += 1;
-        let enough = order.runs.map_or_else(|| begun.elapsed() >= order.time, |wanted| runs >= wanted);
-        if order.seed.is_some() || enough {
-            println!("{}: {runs} runs, nothing found", order.search.name);
-            return ExitCode::SUCCESS;
-        }
-    }
-}
 
 fn main() -> ExitCode {
-    match order(std::env::args().skip(1)) {
-        Ok(order) => search(&order),
-        Err(why) => {
-            eprintln!("{why}\nhighwater-fuzz SEARCH [SEED] [--first SEED] [--minutes N | --runs N]");
-            for search in SEARCHES {
-                eprintln!("  {:<10} {}", search.name, search.about);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.split_first() {
+        Some((name, rest)) if name == "crashes" => crashes::run(rest),
+        Some((name, rest)) if name == "damage" => damage::run(rest),
+        Some((name, rest)) if search::names().any(|(known, _)| known == name) => search::run(name, rest),
+        _ => {
+            eprintln!("highwater-fuzz SEARCH [SEED] [--first SEED] [--minutes N | --runs N]");
+            for (name, about) in search::names() {
+                eprintln!("  {name:<10} {about}");
             }
+            eprintln!("{}\n{}", crashes::USAGE, damage::USAGE);
             ExitCode::from(2)
         }
     }

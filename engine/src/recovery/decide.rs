@@ -144,13 +144,15 @@ impl<'a> Judgement<'a> {
 
     /// A start is written down before anything below it is removed, and before anything is appended to a first segment there. Where the
     /// first segment begins above it, a machine crash has taken what was between, and what follows is behind a hole. But not where that
-    /// is farther than a segment reaches: so far ahead a follower's log may go on whose segment had nothing in it.
+    /// is farther than a segment reaches: so far ahead a follower's log may go on whose segment had nothing in it. Kafka writes no start
+    /// down that is a segment's base.
     fn look_before_the_first(&mut self, sorted: &Sorted) {
         let (Some(start), Some(first)) = (self.facts.log_start, sorted.segments.keys().next()) else {
             return;
         };
         let is_near = first.distance_from(start).is_some_and(|distance| distance <= i64::from(i32::MAX));
-        if start < *first && is_near && self.pages_may_be_missing_from(start) {
+        let is_ours = self.facts.start_guard == StartGuard::Guarded;
+        if start < *first && is_near && is_ours && self.pages_may_be_missing_from(start) {
             self.suspect.push(SuspectReason::Hole { segment: *first, position: 0, from: start });
             self.cut = Some(Cut { segment: *first, position: 0, aside: true });
             (self.end, self.front_is_missing) = (Some(start), true);

@@ -495,27 +495,3 @@ fn a_failed_write_closes_the_log_and_it_opens_again_under_a_new_epoch() {
     store.wait(again.ticket, Step::Durable).unwrap();
     assert_eq!(bases(&read_all(&store, &log, 0)), [(0, 1), (2, 2)]);
 }
-
-#[test]
-fn a_log_made_where_one_was_deleted_has_nothing_of_its_promises() {
-    let simulated = crate::disk::SimulatedDisk::new(23);
-    let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
-    let (store, _) = open(&disk, Path::new("/data"));
-    for number in 0..2 {
-        let log = store.create_log(&name("t-0"), None, LogConfig::default(), now(0)).unwrap();
-        for _ in 0..4 - number * 2 {
-            append(&log, 1);
-        }
-        store.want_durable(&log);
-        turn(&store);
-        if number == 0 {
-            Job::RaiseStart { log: log.id(), to: at(3) }.run(&store);
-            assert!(matches!(Job::Checkpoint { now: now(1) }.run(&store), JobDone::Checkpointed));
-            store.delete_log(&name("t-0")).unwrap().run(&store);
-        }
-    }
-    drop(store);
-    let next: Arc<dyn Disk> = Arc::new(simulated.crash_kill(&mut fastrand::Rng::with_seed(1)));
-    let (_, report) = open(&next, Path::new("/data"));
-    assert_eq!((report.logs[0].start, report.logs[0].end), (at(0), at(2)));
-}

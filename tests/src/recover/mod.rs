@@ -11,10 +11,14 @@
 //! Nothing here changes the product: a trial calls what an embedder can call, and looks at the disk from behind.
 
 pub mod batches;
+mod beside;
 mod choices;
+pub mod crashes;
 #[cfg(test)]
 mod disks_test;
+pub mod failures;
 mod files;
+mod judge;
 mod model;
 pub mod open;
 mod perform;
@@ -22,10 +26,7 @@ mod play;
 mod random;
 #[cfg(test)]
 mod random_test;
-#[cfg(test)]
-mod script;
-#[cfg(test)]
-mod script_test;
+mod scene;
 mod shrink;
 #[cfg(test)]
 mod shrink_test;

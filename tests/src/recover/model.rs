@@ -60,6 +60,10 @@ pub enum UnderWay {
         /// Where.
         at: i64,
     },
+    /// What is damaged is replaced.
+    Repair,
+    /// The log goes.
+    Delete,
 }
 
 /// How a life of the store ended.
@@ -80,8 +84,10 @@ pub struct Found {
     pub start: i64,
     /// Its end.
     pub end: i64,
-    /// Every batch from the one on that holds the start.
+    /// Every batch from the one on that holds the start, but for those that are damaged.
     pub batches: Vec<Bytes>,
+    /// The ranges that readers were told are damaged.
+    pub damaged: Vec<(i64, i64)>,
     /// Its leader epochs and where each begins.
     pub epochs: Vec<(i32, i64)>,
     /// How much its segments hold, deleted batches too.
@@ -118,6 +124,8 @@ pub struct Model {
     pub before_cut: Option<Box<Model>>,
     /// What has begun and not returned.
     pub under_way: Option<UnderWay>,
+    /// Offsets that have rotted.
+    pub damaged: Option<(i64, i64)>,
 }
 
 impl Model {
@@ -217,7 +225,9 @@ impl Model {
             let memories: Vec<Batch> = self.batches.iter().filter(|batch| batch.end <= at).cloned().collect();
             match self.under_way {
                 Some(UnderWay::Cut { .. }) => self.cut(at),
-                Some(UnderWay::Restart { .. }) | None => self.restart(at),
+                Some(UnderWay::Restart { .. } | UnderWay::Repair | UnderWay::Delete) | None => {
+                    self.restart(at);
+                }
             }
             self.batches = memories;
             (self.start, self.start_high, self.end, self.written) = (at, at, at, at);
@@ -230,18 +240,30 @@ impl Model {
             Ending::Power => self.durable,
         };
         let must = match self.under_way {
-            None => promised,
+            None | Some(UnderWay::Repair | UnderWay::Delete) => promised,
             Some(UnderWay::Cut { end, .. }) => promised.min(end),
             Some(UnderWay::Restart { .. }) => 0,
         };
         self.check_extent(found, must, ending)?;
+        if self.under_way == Some(UnderWay::Repair) && found.damaged.is_empty() {
+            self.damaged = None;
+        }
+        if found.damaged != self.damaged.into_iter().collect::<Vec<_>>() {
+            let (told, is, count) = (&found.damaged, self.damaged, found.batches.len());
+            return Err(format!(
+                "readers were told that {told:?} is damaged, and {is:?} is; {count} batches"
+            ));
+        }
+        let rotten = |batch: &Batch| {
+            self.damaged.is_some_and(|(from, until)| from <= batch.base && batch.end <= until)
+        };
         let from = self.batches.partition_point(|batch| batch.end <= found.start);
-        let left = &self.batches[from..];
+        let left: Vec<&Batch> = self.batches[from..].iter().filter(|batch| !rotten(batch)).collect();
         if found.batches.len() > left.len() {
             let what = format!("{} batches were found from offset {} on", found.batches.len(), found.start);
             return Err(format!("{what}, of which only {} had been attempted", left.len()));
         }
-        for (is, was) in found.batches.iter().zip(left) {
+        for (is, was) in found.batches.iter().zip(&left) {
             if *is != was.bytes {
                 return Err(format!("the batch at {} is not the one that was appended", was.base));
             }
@@ -251,7 +273,8 @@ impl Model {
         if found.end != end {
             return Err(format!("the end is {} and the last batch ends at {end}", found.end));
         }
-        self.batches.truncate(from + count);
+        let hidden = self.batches[from..].iter().filter(|batch| rotten(batch) && batch.end <= end).count();
+        self.batches.truncate(from + count + hidden);
         if found.bytes == 0 {
             // What is left of the batches are memories of producers.
             self.origin = found.start;
@@ -275,6 +298,7 @@ impl Model {
         let anew = match self.under_way? {
             UnderWay::Cut { anew, .. } => anew?,
             UnderWay::Restart { at } => at,
+            UnderWay::Repair | UnderWay::Delete => return None,
         };
         let is_empty = found.bytes == 0 && found.start == found.end;
         // Until the new segment is there, the log's start as it was last written down is all that is known.
@@ -286,7 +310,7 @@ impl Model {
         let low = match self.under_way {
             Some(UnderWay::Cut { end, .. }) => self.start_sure.min(end),
             Some(UnderWay::Restart { .. }) => 0,
-            None => self.start_sure,
+            None | Some(UnderWay::Repair | UnderWay::Delete) => self.start_sure,
         };
         if found.start < low || found.start > self.start {
             return Err(format!("the start is {}, and may be {low} to {}", found.start, self.start));
@@ -322,6 +346,27 @@ impl Model {
                 return Err(format!(
                     "epoch {epoch} is said to begin at {start}, where no batch is of it (end {end})"
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what a log knows of its producers, each with the last sequence and the last offset, is what its batches say. Those whose
+    /// batches may be deleted may be known or not.
+    pub fn check_producers(&self, known: &[(i64, i32, i64)]) -> Result<(), String> {
+        for (id, sequence, last) in known {
+            let newest = self.last_of(*id).and_then(|batch| Some((batch.sent?.last, batch.end - 1)));
+            if newest != Some((*sequence, *last)) && *last >= self.start_high {
+                return Err(format!(
+                    "producer {id} is known by {sequence} at {last}, and its last is {newest:?}"
+                ));
+            }
+        }
+        let above = self.from(self.start_high).iter().filter(|batch| batch.base >= self.start_high);
+        let ids = above.filter_map(|batch| Some(batch.sent?.id));
+        for id in ids {
+            if !known.iter().any(|(known, ..)| *known == id) {
+                return Err(format!("producer {id} is not known"));
             }
         }
         Ok(())

@@ -33,16 +33,23 @@ pub fn read(
 /// Everything that readers are given, and the epochs.
 pub fn everything(store: &Store, log: &Log) -> Result<Found, String> {
     let (start, end) = (log.start().value(), log.written().value());
-    let mut batches = Vec::new();
+    let (mut batches, mut damaged) = (Vec::new(), Vec::new());
     let mut next = start;
     while next < end {
         let read = read(store, log, next, i64::MAX, 4_096, true);
+        if let Err(ReadError::Damaged { offsets: Some(offsets), .. }) = &read
+            && offsets.end().value() > next
+        {
+            damaged.push((offsets.start().value(), offsets.end().value()));
+            next = offsets.end().value();
+            continue;
+        }
         let records = read.map_err(|error| format!("reading at {next}: {error}"))?;
         let Some(records) = records else { return Err(format!("nothing is read at {next} of {end}")) };
         batches.extend(split(&records, next)?);
         next = records.end.value();
     }
-    Ok(Found { start, end, batches, epochs: epochs(log), bytes: log.size_bytes() })
+    Ok(Found { start, end, batches, damaged, epochs: epochs(log), bytes: log.size_bytes() })
 }
 
 /// The leader epochs of a log.

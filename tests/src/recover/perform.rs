@@ -4,7 +4,7 @@ use std::path::Path;
 
 use highwater_engine::batch::ReplicatedBatches;
 use highwater_engine::disk::{Disk, Patience, Wait};
-use highwater_engine::log::{AppendError, Permit};
+use highwater_engine::log::{AppendError, Log, Permit};
 use highwater_engine::store::{Job, JobDone, JobError};
 
 use super::batches::{check, leader_epoch, offset, placed, sent, stamped};
@@ -47,7 +47,7 @@ impl Trial {
                 store.want_durable(&log);
                 Ok(())
             }
-            Step::Sync => self.run(Job::Sync { logs: vec![id] }),
+            Step::Sync => self.run(Job::Sync { logs: store.logs().iter().map(Log::id).collect() }),
             Step::Seal => self.run(Job::Seal { log: id }),
             Step::DueJobs { after_ms } => {
                 self.now_ms += after_ms;
@@ -91,6 +91,13 @@ impl Trial {
             Step::FindNewest { ceiling } => {
                 check_newest(&log, &self.model, *ceiling).or_else(|what| self.excuse_look(what))
             }
+            Step::Other => self.turn_to_the_other(&store),
+            Step::Delete => self.delete(&store),
+            Step::Make => self.make_log(store),
+            Step::Rot { batch } => self.rot(*batch),
+            Step::Examine { segment } => self.run(Job::Examine { log: id, segment: offset(*segment) }),
+            Step::Repair => self.repair(id),
+            Step::ReopenLog => self.reopen_log(&store, id),
             Step::Room(bytes) => {
                 self.limit(*bytes);
                 Ok(())
@@ -213,7 +220,7 @@ impl Trial {
         }
     }
 
-    fn run(&mut self, job: Job) -> Verdict {
+    pub(super) fn run(&mut self, job: Job) -> Verdict {
         let Some(Open { store, .. }) = &self.open else { return Ok(()) };
         let is_checkpoint = matches!(job, Job::Checkpoint { .. });
         let raised = if let Job::RaiseStart { to, .. } = &job { Some(to.value()) } else { None };
@@ -224,6 +231,12 @@ impl Trial {
             JobDone::Truncated { end, .. } => model.truncated(cut.unwrap_or(0), end.value()),
             JobDone::RestartedAt { offset, .. } => {
                 model.restart(offset.value());
+                Ok(())
+            }
+            // Where a restart that has failed leaves the start is not looked at before it is opened again.
+            JobDone::StartRaised { .. } | JobDone::Retained { .. }
+                if matches!(model.under_way, Some(UnderWay::Restart { .. })) =>
+            {
                 Ok(())
             }
             JobDone::StartRaised { start, .. } | JobDone::Retained { start, .. } => {
@@ -239,6 +252,9 @@ impl Trial {
             JobDone::Checkpointed => {
                 if is_checkpoint {
                     model.start_sure = model.start;
+                    if let Some(other) = &mut self.other {
+                        other.model.start_sure = other.model.start;
+                    }
                 }
                 Ok(())
             }
@@ -253,7 +269,12 @@ impl Trial {
             | JobDone::Deleted { .. }
             | JobDone::Examined { .. } => Ok(()),
             JobDone::Reopened { log, .. } => Err(format!("nobody asked for {log:?} to be opened again")),
-            other @ (JobDone::Repaired { .. } | _) => Err(format!("a job gave {other:?}")),
+            JobDone::Repaired { damaged, .. } => {
+                model.under_way = None;
+                model.damaged = None;
+                if damaged.is_empty() { Ok(()) } else { Err(format!("repaired, and damaged: {damaged:?}")) }
+            }
+            other => Err(format!("a job gave {other:?}")),
         }
     }
 
@@ -265,7 +286,7 @@ impl Trial {
                 self.model.start = start;
                 self.model.start_high = self.model.start_high.max(start);
             }
-            if log.closed().is_none() {
+            if log.closed().is_none() && self.model.under_way != Some(UnderWay::Repair) {
                 // A log that goes on was not changed.
                 self.model.under_way = None;
             }

@@ -76,6 +76,26 @@ pub enum Step {
     Room(Option<i64>),
     /// The store is closed and opened.
     Reopen,
+    /// From here on it is about the other log of the directory.
+    Other,
+    /// The log is deleted.
+    Delete,
+    /// A log is made where one was deleted.
+    Make,
+    /// A batch in the first segment rots.
+    Rot {
+        /// Its number among all batches.
+        batch: usize,
+    },
+    /// A segment is read for damage.
+    Examine {
+        /// Its base.
+        segment: i64,
+    },
+    /// What is damaged is replaced.
+    Repair,
+    /// A log that a failed write has closed is opened again.
+    ReopenLog,
 }
 
 /// What a batch holds.
@@ -150,6 +170,13 @@ impl fmt::Display for Step {
             Self::Room(Some(bytes)) => write!(f, "the medium has {bytes} bytes left"),
             Self::Room(None) => write!(f, "the medium has room again"),
             Self::Reopen => write!(f, "close and open"),
+            Self::Other => write!(f, "turn to the other log"),
+            Self::Delete => write!(f, "delete the log"),
+            Self::Make => write!(f, "make the log anew"),
+            Self::Rot { batch } => write!(f, "batch {batch} rots"),
+            Self::Examine { segment } => write!(f, "examine segment {segment}"),
+            Self::Repair => write!(f, "repair what is damaged"),
+            Self::ReopenLog => write!(f, "open the closed log again"),
         }
     }
 }

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use highwater_engine::Rules;
-use highwater_engine::disk::simulated::{Fault, SimulatedCounters, Unsynced};
+use highwater_engine::disk::simulated::{Fate, Fault, Interruption, SimulatedCounters, Unsynced};
 use highwater_engine::disk::{Disk, SimulatedDisk};
 use highwater_engine::log::{Log, LogConfig};
-use highwater_engine::store::{Machine, OpenReport, Opened, Stop, Store, StoreConfig};
+use highwater_engine::store::{Store, StoreConfig};
 use highwater_engine::units::{Monotonic, Now, Timestamp, TopicPartition};
 
 use super::files::check_files;
 use super::model::{Ending, Model};
-use super::open::{check_lookups, epochs, everything};
+use super::open::epochs;
 use super::step::Step;
 
 const DIRECTORY: &str = "/data";
@@ -72,30 +72,71 @@ pub(super) struct Open {
     pub(super) log: Log,
 }
 
+/// What becomes of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planned {
+    /// The crash comes in it.
+    Crash {
+        /// Its number.
+        call: u64,
+        /// What becomes of it.
+        interruption: Interruption,
+    },
+    /// It fails.
+    Failure {
+        /// Its number.
+        call: u64,
+        /// How.
+        fault: Fault,
+    },
+}
+
+impl Planned {
+    fn call(self) -> u64 {
+        match self {
+            Self::Crash { call, .. } | Self::Failure { call, .. } => call,
+        }
+    }
+}
+
+/// A log that steps are not about at the moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slot {
+    pub(super) model: Model,
+    pub(super) number: i32,
+    pub(super) is_made: bool,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Trial {
     pub(super) disk: SimulatedDisk,
     /// Where nothing fails, in place of the simulated disk.
-    other_disk: Option<Arc<dyn Disk>>,
-    directory: PathBuf,
+    pub(super) other_disk: Option<Arc<dyn Disk>>,
+    pub(super) directory: PathBuf,
     pub(super) model: Model,
+    /// The number of the log's partition.
+    number: i32,
+    /// The other log of the directory, if there is one.
+    pub(super) other: Option<Slot>,
     pub(super) setting: Setting,
     pub(super) open: Option<Open>,
     pub(super) now_ms: i64,
     pub(super) tags: u64,
     /// How the last life ended.
-    ending: Ending,
+    pub(super) ending: Ending,
     /// Whether the log was made for certain.
-    is_made: bool,
+    pub(super) is_made: bool,
     /// Whether this boot is written down: then nothing that was written can be gone.
-    is_confirmed: Option<bool>,
+    pub(super) is_confirmed: Option<bool>,
     /// Whether the mark of a clean stop may be there although the stop did not succeed, or be gone although it did.
-    is_mark_uncertain: bool,
+    pub(super) is_mark_uncertain: bool,
     /// Whether a call was made to fail, or the medium is full: then steps may be refused.
     pub(super) trouble: bool,
     /// The number of the last call that will fail.
     last_fault: u64,
+    /// What is to become of one call.
+    planned: Option<Planned>,
     story: VecDeque<String>,
 }
 
@@ -107,6 +148,8 @@ impl Trial {
             other_disk: None,
             directory: PathBuf::from(DIRECTORY),
             model: Model::default(),
+            number: 0,
+            other: None,
             setting,
             open: None,
             now_ms: 1_000_000,
@@ -117,6 +160,7 @@ impl Trial {
             is_mark_uncertain: false,
             trouble: false,
             last_fault: 0,
+            planned: None,
             story: VecDeque::new(),
         }
     }
@@ -175,6 +219,25 @@ impl Trial {
         self.disk.crash_at(self.disk.next_call() + calls);
     }
 
+    /// Lets the call of this number, of all there were, crash or fail, in whatever life it comes; but not while things are only looked at.
+    pub fn plan(&mut self, planned: Planned) {
+        self.tell(format!("({planned:?})"));
+        self.planned = Some(planned);
+        self.arm();
+    }
+
+    /// What is planned and has not come yet is told to the disk, which forgets it with each life.
+    pub(super) fn arm(&mut self) {
+        match self.planned.filter(|planned| planned.call() >= self.disk.next_call()) {
+            Some(Planned::Crash { call, interruption }) => self.disk.crash_in(call, interruption),
+            Some(Planned::Failure { call, fault }) => {
+                self.trouble = true;
+                self.disk.fail_call(call, fault);
+            }
+            None => {}
+        }
+    }
+
     /// Whether the crash has come.
     pub fn is_down(&self) -> bool {
         self.disk.is_down()
@@ -201,13 +264,14 @@ impl Trial {
     }
 
     /// From here on nothing fails.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.disk.crash_at(u64::MAX);
         self.disk.set_capacity(None);
         while self.disk.next_call() <= self.last_fault {
             drop(self.disk.list(Path::new("/")));
         }
         self.last_fault = 0;
+        self.disk.fail_no_more();
         self.trouble = false;
     }
 
@@ -217,15 +281,32 @@ impl Trial {
         let was_clean = self.ending == Ending::Clean && self.open.is_none();
         self.drop_store();
         self.disk = self.disk.crash_power(unsynced, rng);
+        self.note_power_loss(was_clean);
+    }
+
+    /// The machine loses its power, and these are the fates of what is not synced; see [`SimulatedDisk::crash_power_as`].
+    pub fn lose_power_as(&mut self, fates: &[Fate]) {
+        self.tell("-- power lost, as was decided");
+        let was_clean = self.ending == Ending::Clean && self.open.is_none();
+        self.drop_store();
+        self.disk = self.disk.crash_power_as(fates);
+        self.note_power_loss(was_clean);
+    }
+
+    fn note_power_loss(&mut self, was_clean: bool) {
         if !was_clean {
             self.ending = Ending::Power;
-            self.model.written = self.model.durable;
+            let other = self.other.as_mut().map(|other| &mut other.model);
+            for model in [Some(&mut self.model), other].into_iter().flatten() {
+                model.written = model.durable;
+            }
         }
         self.is_confirmed = Some(false);
         self.settle();
     }
 
-    fn drop_store(&mut self) {
+    /// The store goes without being closed; the disk stays as it is.
+    pub(super) fn drop_store(&mut self) {
         if let Some(open) = self.open.take() {
             self.note_failure(&open.store);
             self.ending = Ending::Kill;
@@ -240,25 +321,58 @@ impl Trial {
         }
     }
 
-    fn any_disk(&self) -> Arc<dyn Disk> {
+    pub(super) fn any_disk(&self) -> Arc<dyn Disk> {
         self.other_disk.clone().unwrap_or_else(|| Arc::new(self.disk.clone()))
     }
 
     /// The files against the model; see [`check_files`].
     pub(super) fn check_files(&self, model: &Model, is_at_rest: bool) -> Verdict {
+        if model.damaged.is_some() || !self.is_made {
+            return Ok(());
+        }
         // A copy, so that looking is no call of the trial's. A failure that was meant for the trial comes at most once.
         let copy = self.disk.fork(0);
         copy.crash_at(u64::MAX);
         let disk = self.other_disk.clone().unwrap_or_else(|| Arc::new(copy));
-        let directory = self.directory.join(Self::name().to_string());
+        let directory = self.log_directory();
         let looked = check_files(disk.as_ref(), &directory, model, is_at_rest);
         let looked = looked.or_else(|_| check_files(disk.as_ref(), &directory, model, is_at_rest));
         looked.map_err(|error| format!("looking at the files: {error}"))?
     }
 
     /// The log's name.
-    pub(super) fn name() -> TopicPartition {
-        TopicPartition::new("t", 0).expect("a topic may be called t")
+    pub(super) fn name(&self) -> TopicPartition {
+        TopicPartition::new("t", self.number).expect("a topic may be called t")
+    }
+
+    /// Where its files are.
+    pub(super) fn log_directory(&self) -> PathBuf {
+        self.directory.join(self.name().to_string())
+    }
+
+    /// What steps are about is the other log, and this one waits.
+    pub(super) fn swap(&mut self) {
+        if let Some(other) = &mut self.other {
+            std::mem::swap(&mut self.model, &mut other.model);
+            std::mem::swap(&mut self.number, &mut other.number);
+            std::mem::swap(&mut self.is_made, &mut other.is_made);
+        }
+    }
+
+    /// A trial that goes its own way from here, on a copy of the disk. Nothing is open in it.
+    pub fn fork(&self, seed: u64) -> Self {
+        Self {
+            disk: self.disk.fork(seed),
+            other_disk: None,
+            directory: self.directory.clone(),
+            model: self.model.clone(),
+            other: self.other.clone(),
+            setting: self.setting.clone(),
+            open: None,
+            planned: None,
+            story: self.story.clone(),
+            ..*self
+        }
     }
 
     pub(super) fn store_config(&self) -> StoreConfig {
@@ -272,118 +386,6 @@ impl Trial {
         // Small, so that readers are sent to the files.
         config.tail_bytes_max = 5_000;
         config
-    }
-
-    fn open_store(&self, disk: Arc<dyn Disk>) -> Result<Opened, String> {
-        let opened = Store::open(disk, &self.directory, self.store_config(), self.now());
-        opened.map_err(|error| error.to_string())
-    }
-
-    /// Opens the store, makes the log if it is not there, and compares what is found with the model. Without a crash or an injected error
-    /// it must succeed.
-    pub fn open(&mut self) -> Result<(), Violation> {
-        self.tell("open");
-        self.try_open().map_err(|what| self.violation(what))
-    }
-
-    fn try_open(&mut self) -> Verdict {
-        let opened = match self.open_store(self.any_disk()) {
-            Ok(opened) if !self.disk.is_down() => Some(opened),
-            Ok(_) => None,
-            Err(error) => {
-                self.excuse(&format!("opening failed: {error}"))?;
-                None
-            }
-        };
-        let Some(Opened { store, mut report }) = opened else {
-            self.is_mark_uncertain |= self.ending == Ending::Clean;
-            self.is_confirmed = None;
-            return Ok(());
-        };
-        // What is looked at from here on is not part of the life.
-        let was_trouble = self.trouble;
-        if was_trouble {
-            // A lock file that cannot be read is one of another machine, and a mark that cannot be is none.
-            self.is_confirmed = None;
-            self.is_mark_uncertain |= self.ending == Ending::Clean;
-        }
-        self.settle();
-        if let Some((_, why)) = report.refused.first() {
-            if !was_trouble {
-                return Err(format!("the log was left alone: {why}"));
-            }
-            self.tell(format!("  the log was left alone: {why}"));
-            // It can be read by now.
-            match store.reopen_log(&Self::name(), self.now()) {
-                Ok(Some(log)) => report.logs.push(log),
-                other => return Err(format!("the log was left alone, and then {other:?}")),
-            }
-        }
-        let Some(log) = store.log(&Self::name()) else {
-            if self.is_made {
-                return Err(format!("the log is gone: {report:?}"));
-            }
-            self.trouble = was_trouble;
-            return self.make_log(store);
-        };
-        self.is_made = true;
-        let context = |what: String| {
-            let plan = report.logs.first().map(|log| log.plan.to_string()).unwrap_or_default();
-            format!("{what}\n{:?}, {:?} machine, {plan}", report.stop, report.machine)
-        };
-        let found = everything(&store, &log).map_err(context)?;
-        let began_anew = self.model.may_begin_anew();
-        self.model.survive(self.ending, &found).map_err(context)?;
-        // Of a checkpoint that cannot be read nothing is known.
-        let is_unknown = was_trouble && report.logs.iter().any(|log| log.recovery_point.is_none());
-        self.check_report(&report, began_anew || is_unknown).map_err(context)?;
-        self.model.durable = log.durable().value();
-        self.model.check_epochs(&found.epochs, false).map_err(context)?;
-        check_lookups(&store, &log, &self.model).map_err(context)?;
-        self.check_files(&self.model, true).map_err(context)?;
-        let told = report.stop != Stop::Unclean || report.machine == Machine::Same;
-        let told = told && self.other_disk.is_none();
-        self.is_confirmed = if told { Some(true) } else { self.is_confirmed };
-        self.is_mark_uncertain = false;
-        self.open = Some(Open { store, log });
-        self.ending = Ending::Kill;
-        self.look().map_err(context)
-    }
-
-    fn make_log(&mut self, store: Store) -> Verdict {
-        match store.create_log(&Self::name(), None, self.setting.log.clone(), self.now()) {
-            Ok(log) => {
-                self.is_made = true;
-                self.is_confirmed = None;
-                self.is_mark_uncertain = false;
-                self.open = Some(Open { store, log });
-                self.ending = Ending::Kill;
-                Ok(())
-            }
-            Err(error) => self.excuse(&format!("the log could not be made: {error}")),
-        }
-    }
-
-    /// What recovery says of itself must fit to what happened.
-    fn check_report(&self, report: &OpenReport, may_suspect: bool) -> Verdict {
-        let [log] = &report.logs[..] else { return Err(format!("one log is there: {report:?}")) };
-        if !log.plan.damaged.is_empty() {
-            return Err("a crash was taken for damage".to_owned());
-        }
-        let is_clean = report.stop == Stop::Clean;
-        if is_clean != (self.ending == Ending::Clean) && !self.is_mark_uncertain {
-            return Err(format!("after {:?} the stop is called {:?}", self.ending, report.stop));
-        }
-        let is_same = report.machine == Machine::Same;
-        if self.is_confirmed.is_some_and(|confirmed| confirmed != is_same) {
-            return Err(format!("the machine is called {:?}", report.machine));
-        }
-        let must_suspect = !is_clean && !is_same;
-        // A restart that was interrupted has thrown records away that were wanted no more; it says so.
-        if log.suspect != must_suspect && !(log.suspect && may_suspect) {
-            return Err(format!("suspect is {} instead of {must_suspect}", log.suspect));
-        }
-        Ok(())
     }
 
     /// Those who must know of lost records have been told.
@@ -412,6 +414,9 @@ impl Trial {
     /// What holds at every moment.
     pub(super) fn look(&mut self) -> Verdict {
         let Some(Open { log, .. }) = &self.open else { return Ok(()) };
+        if !self.is_made {
+            return Ok(());
+        }
         let (start, accepted, written, durable) = log.with_facts(|facts| {
             (facts.start.value(), facts.accepted.value(), facts.written.value(), facts.durable.value())
         });
@@ -452,8 +457,10 @@ impl Trial {
         match closed {
             Ok(()) => {
                 self.ending = Ending::Clean;
-                let model = &mut self.model;
-                (model.written, model.durable, model.start_sure) = (model.end, model.end, model.start);
+                let other = self.other.as_mut().map(|other| &mut other.model);
+                for model in [Some(&mut self.model), other].into_iter().flatten() {
+                    (model.written, model.durable, model.start_sure) = (model.end, model.end, model.start);
+                }
                 self.check_files(&self.model, true)
             }
             Err(error) => {
@@ -461,24 +468,5 @@ impl Trial {
                 self.excuse(&format!("closing failed: {error}"))
             }
         }
-    }
-
-    /// Opens twice on a copy of the disk: what the first opening leaves is what the second finds.
-    pub fn open_twice(&mut self, rng: &mut Rng) -> Result<(), Violation> {
-        let twin = self.disk.fork(rng.u64(..));
-        // A crash that is meant for the trial does not come in what is compared.
-        twin.crash_at(u64::MAX);
-        self.compare_openings(&twin, rng).map_err(|what| self.violation(what))
-    }
-
-    fn compare_openings(&self, twin: &SimulatedDisk, rng: &mut Rng) -> Verdict {
-        let look = |disk: SimulatedDisk| -> Result<_, String> {
-            let Opened { store, .. } = self.open_store(Arc::new(disk))?;
-            let Some(log) = store.log(&Self::name()) else { return Ok(None) };
-            everything(&store, &log).map(Some)
-        };
-        let first = look(twin.clone())?;
-        let second = look(twin.crash_kill(rng))?;
-        if first == second { Ok(()) } else { Err(format!("opened twice: {first:?}, then {second:?}")) }
     }
 }

@@ -4,11 +4,15 @@
 //! power loss picks one of them for each page on its own, and one of the sizes that the file has had.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
 
 use super::counters::SimulatedCounters;
+use super::loss::{Decision, Fate, Unit, UnitKind, next};
+use super::state::Reached;
 use super::{Tear, Unsynced};
 
 /// Bytes in a page.
@@ -148,17 +152,18 @@ impl Body {
 
     /// A failed sync, as Linux does it: each page may have got there or not, all count as clean from now on, and a later sync
     /// does not bring them. The page cache goes on showing them. What is written again is dirty again.
-    pub(super) fn abandon(&mut self, rng: &mut Rng) {
-        self.abandon_pages(rng);
-        if let Some((_, size)) = std::mem::take(&mut self.unsynced_sizes).pop().filter(|_| rng.bool()) {
+    pub(super) fn abandon(&mut self, reached: &mut Reached<'_>) {
+        self.abandon_pages(reached);
+        if let Some((_, size)) = std::mem::take(&mut self.unsynced_sizes).pop().filter(|_| reached.has_one())
+        {
             self.set_durable_size(size);
         }
     }
 
     /// As [`Body::abandon`], where nobody is told; sizes are not in the page cache.
-    pub(super) fn abandon_pages(&mut self, rng: &mut Rng) {
+    pub(super) fn abandon_pages(&mut self, reached: &mut Reached<'_>) {
         for (index, mut versions) in std::mem::take(&mut self.unsynced_pages) {
-            if let Some(version) = versions.pop().filter(|_| rng.bool()) {
+            if let Some(version) = versions.pop().filter(|_| reached.has_one()) {
                 put_durable(&mut self.durable_pages, index, version.page);
             }
         }
@@ -182,26 +187,36 @@ impl Body {
     }
 
     /// Decides what is left when the power goes.
-    pub(super) fn lose_power(
-        &mut self,
-        unsynced: Unsynced,
-        tear: Tear,
-        rng: &mut Rng,
-        counters: &mut SimulatedCounters,
-    ) {
-        // A different mood for each file and crash: sometimes nearly everything got there, sometimes nearly nothing.
-        let kept_percent = [5, 50, 95][rng.usize(..3)];
-        let size = match unsynced {
-            Unsynced::Lost => self.durable_size,
-            Unsynced::Kept => self.unsynced_sizes.last().map_or(self.durable_size, |(_, size)| *size),
-            Unsynced::Chosen => self.choose_size(kept_percent, rng),
+    pub(super) fn lose_power(&mut self, decision: &mut Decision<'_>, counters: &mut SimulatedCounters) {
+        if self.is_certain() && matches!(decision, Decision::Given { .. }) {
+            self.forget_requests();
+            return;
+        }
+        let kept_percent = decision.mood([5, 50, 95]);
+        let size = match decision {
+            Decision::Chance { unsynced: Unsynced::Lost, .. } => self.durable_size,
+            Decision::Chance { unsynced: Unsynced::Kept, .. } => self.newest_size(),
+            Decision::Chance { unsynced: Unsynced::Chosen, rng, .. } => self.choose_size(kept_percent, rng),
+            Decision::Given { .. } if self.unsynced_sizes.is_empty() => self.durable_size,
+            Decision::Given { fates } => {
+                let sizes = self.possible_sizes();
+                match next(fates) {
+                    Fate::Older(number) => sizes.get(number).copied().unwrap_or(self.newest_size()),
+                    Fate::Kept | Fate::Torn(_) => self.newest_size(),
+                }
+            }
         };
         let mut pages = self.durable_pages.clone();
         let (mut kept_until, mut lost_from) = (0, u64::MAX);
         for (index, versions) in std::mem::take(&mut self.unsynced_pages) {
             let Some(newest) = versions.last() else { continue };
             let older = self.durable_pages.get(&index).cloned();
-            let choice = choose_page(older, &versions, unsynced, tear, kept_percent, rng);
+            let choice = match decision {
+                Decision::Chance { unsynced, tear, rng } => {
+                    choose_page(older, &versions, *unsynced, *tear, kept_percent, rng)
+                }
+                Decision::Given { fates } => page_as(older, &versions, next(fates)),
+            };
             match choice.kept {
                 Kept::Newest => kept_until = kept_until.max(newest.step),
                 Kept::Mixture => counters.torn_pages += 1,
@@ -219,11 +234,83 @@ impl Body {
         counters.undone_cuts += u64::from(size > self.size);
         cut_pages(&mut pages, size);
         self.unsynced_sizes.clear();
-        self.syncs_in_flight = 0;
-        self.reserved_end = 0;
+        self.forget_requests();
         (self.size, self.durable_size) = (size, size);
         self.pages.clone_from(&pages);
         self.durable_pages = pages;
+    }
+
+    fn newest_size(&self) -> u64 {
+        self.unsynced_sizes.last().map_or(self.durable_size, |(_, size)| *size)
+    }
+
+    /// Whether what is shown is what is on the medium, and nothing is on its way there.
+    fn is_certain(&self) -> bool {
+        let shown = || self.pages.len() == self.durable_pages.len() && self.size == self.durable_size;
+        let same = |((at, page), (other, durable)): ((&u64, &Page), (&u64, &Page))| {
+            at == other && Arc::ptr_eq(page, durable)
+        };
+        self.unsynced_pages.is_empty()
+            && self.unsynced_sizes.is_empty()
+            && shown()
+            && self.pages.iter().zip(&self.durable_pages).all(same)
+    }
+
+    fn forget_requests(&mut self) {
+        self.syncs_in_flight = 0;
+        self.reserved_end = 0;
+    }
+
+    /// The sizes that a power loss may leave, the certain one first and the newest last; between them the ends of pages, where write-back
+    /// was on its way.
+    fn possible_sizes(&self) -> Vec<u64> {
+        let mut sizes = vec![self.durable_size];
+        sizes.extend(self.unsynced_sizes.iter().map(|(_, size)| *size));
+        let smallest = sizes.iter().copied().min().unwrap_or(0);
+        let largest = sizes.iter().copied().max().unwrap_or(0);
+        let newest = sizes.pop();
+        sizes.extend((smallest / PAGE + 1..=largest / PAGE).map(|page| page * PAGE));
+        sizes.extend(newest);
+        sizes
+    }
+
+    /// What a power loss decides on of this file, in the order in which it does.
+    pub(super) fn units(&self, path: &Path, units: &mut Vec<Unit>) {
+        let mut add = |kind, step, choices| {
+            units.push(Unit { kind, path: path.to_owned(), step, choices });
+        };
+        if let Some((step, _)) = self.unsynced_sizes.last() {
+            add(UnitKind::Size, *step, self.possible_sizes().len());
+        }
+        for (index, versions) in &self.unsynced_pages {
+            if let Some(newest) = versions.last() {
+                add(UnitKind::Page(*index), newest.step, versions.len() + 1);
+            }
+        }
+    }
+
+    /// See [`super::names::Tree::digest`].
+    pub(super) fn digest(&self, into: &mut impl Hasher) {
+        let add = |pages: &BTreeMap<u64, Page>, into: &mut _| {
+            for (index, page) in pages {
+                index.hash(into);
+                page.hash(into);
+            }
+        };
+        (self.size, self.durable_size).hash(into);
+        add(&self.pages, into);
+        if self.is_certain() {
+            return;
+        }
+        add(&self.durable_pages, into);
+        for (index, versions) in &self.unsynced_pages {
+            for version in versions {
+                (index, &version.page).hash(into);
+            }
+        }
+        for (_, size) in &self.unsynced_sizes {
+            size.hash(into);
+        }
     }
 
     /// One of the sizes that the file has had, or the end of a page between them, where write-back was on its way.
@@ -285,6 +372,35 @@ fn choose_page(
         }
     }
     Choice { page: older, kept: Kept::Older }
+}
+
+/// The page as somebody has decided.
+fn page_as(durable: Option<Page>, versions: &[Version], fate: Fate) -> Choice {
+    let newest = versions.last().and_then(|version| version.page.clone());
+    let number = match fate {
+        Fate::Torn(sectors) => {
+            let mut page = bytes_of(durable.as_ref());
+            let newer = bytes_of(newest.as_ref());
+            for (at, to) in page.chunks_mut(SECTOR_BYTES).enumerate().filter(|(at, _)| sectors >> at & 1 == 1)
+            {
+                to.copy_from_slice(&newer[at * SECTOR_BYTES..][..SECTOR_BYTES]);
+            }
+            let is_older = page == bytes_of(durable.as_ref());
+            if page != newer && !is_older {
+                return Choice { page: Some(Arc::new(page)), kept: Kept::Mixture };
+            }
+            if is_older { 0 } else { versions.len() }
+        }
+        Fate::Older(number) => number,
+        Fate::Kept => versions.len(),
+    };
+    match number.checked_sub(1) {
+        None => Choice { page: durable, kept: Kept::Older },
+        Some(version) if version + 1 < versions.len() => {
+            Choice { page: versions[version].page.clone(), kept: Kept::Older }
+        }
+        Some(_) => Choice { page: newest, kept: Kept::Newest },
+    }
 }
 
 /// A page whose sectors come from two versions of it.

@@ -128,7 +128,9 @@ impl State {
                 let count = bytes.len().div_ceil(2);
                 drop(self.write(node, position, &bytes[..count]));
             }
-            Fault::Io | Fault::NoSpace | Fault::NoDescriptors => self.write_part(node, position, bytes),
+            Fault::Io | Fault::NoSpace | Fault::NoDescriptors | Fault::PagesGone => {
+                self.write_part(node, position, bytes);
+            }
             Fault::ReadOnly | Fault::Panic => {}
         }
         Err(self.fail(fault))
@@ -136,7 +138,7 @@ impl State {
 
     /// Writes a prefix, from nothing to all.
     pub(super) fn write_part(&mut self, node: NodeId, position: u64, bytes: &[u8]) {
-        let count = self.rng.usize(..=bytes.len());
+        let count = self.part_of(bytes.len());
         self.counters.interrupted_writes += u64::from(count > 0 && count < bytes.len());
         drop(self.write(node, position, &bytes[..count]));
     }
@@ -150,7 +152,7 @@ impl State {
             }
             Verdict::Fail(fault) => Err(self.fail_sync(node, fault)),
             Verdict::Crash => {
-                if self.rng.bool() {
+                if self.is_done() {
                     self.tree.file_mut(node)?.commit(step);
                 }
                 Err(self.go_down())

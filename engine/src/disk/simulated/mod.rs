@@ -38,6 +38,7 @@ mod counters;
 #[cfg(test)]
 mod crash_test;
 mod file;
+mod loss;
 #[cfg(test)]
 mod model_test;
 mod names;
@@ -46,6 +47,7 @@ mod state;
 mod surface;
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,8 +56,9 @@ use fastrand::Rng;
 
 pub use body::PAGE_BYTES;
 pub use counters::SimulatedCounters;
+pub use loss::{Fate, Unit, UnitKind};
 use state::State;
-pub use state::{Call, CallKind, Crashed, Fault, is_crash};
+pub use state::{Call, CallKind, Crashed, Fault, Interruption, is_crash};
 
 /// What a power loss does with what is not synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +127,24 @@ impl SimulatedDisk {
         self.next_life(self.shared.state().crash_power(unsynced, rng))
     }
 
+    /// The machine loses its power, and what is left is decided already: one fate for each of [`SimulatedDisk::unsynced`], in that order;
+    /// what has none is kept. What cannot be, a rename without the one before it, becomes what can.
+    pub fn crash_power_as(&self, fates: &[Fate]) -> Self {
+        self.next_life(self.shared.state().crash_power_as(fates))
+    }
+
+    /// The things on which a power loss decides.
+    pub fn unsynced(&self) -> Vec<Unit> {
+        self.shared.state().units()
+    }
+
+    /// Equal for disks that no call can tell apart, now and after any crash, apart from the time stamps of files. Not a call.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.shared.state().tree.digest(&mut hasher);
+        hasher.finish()
+    }
+
     /// The process is killed. What completed is kept; of operations in flight writes leave a prefix or nothing. Returns the handle
     /// for the next process.
     pub fn crash_kill(&self, rng: &mut Rng) -> Self {
@@ -137,7 +158,14 @@ impl SimulatedDisk {
     /// From the call of this number on everything fails, until a crash is decided by one of the `crash_` methods. The call itself may
     /// still take effect, in part where the contract allows it.
     pub fn crash_at(&self, call: u64) {
-        self.shared.state().crash_at = Some(call);
+        self.crash_in(call, Interruption::Chosen);
+    }
+
+    /// As [`SimulatedDisk::crash_at`], and says what becomes of the call itself. Operations in flight share its fate, but for a part.
+    pub fn crash_in(&self, call: u64, interruption: Interruption) {
+        let mut state = self.shared.state();
+        state.crash_at = Some(call);
+        state.interruption = interruption;
     }
 
     /// Whether the call given to [`SimulatedDisk::crash_at`] has come.
@@ -157,6 +185,18 @@ impl SimulatedDisk {
             Some(fault) => drop(state.failing.insert(path.to_owned(), fault)),
             None => drop(state.failing.remove(path)),
         }
+    }
+
+    /// The next call of this kind fails once.
+    pub fn fail_next(&self, kind: CallKind, fault: Fault) {
+        self.shared.state().faults_by_kind.insert(kind, fault);
+    }
+
+    /// No call fails any more that was to fail and has not come yet.
+    pub fn fail_no_more(&self) {
+        let mut state = self.shared.state();
+        state.faults.clear();
+        state.faults_by_kind.clear();
     }
 
     /// The number that the next call will have.

@@ -4,16 +4,17 @@
 //! other changes, until one of its directories is synced. After a sync that failed a change is in the directory's memory and perhaps not on
 //! the medium, as the pages of a file are, and stays so until something else changes in that directory and is synced.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::io;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use fastrand::Rng;
-
-use super::Unsynced;
 use super::body::Body;
 use super::counters::SimulatedCounters;
+use super::loss::{Decision, Unit, UnitKind};
+use super::state::Reached;
 
 /// Number of a file or directory; never used again.
 pub(super) type NodeId = u64;
@@ -250,9 +251,9 @@ impl Tree {
     }
 
     /// A sync of a directory that failed: the first changes got there, the others are left behind.
-    pub(super) fn abandon(&mut self, node: NodeId, rng: &mut Rng) {
+    pub(super) fn abandon(&mut self, node: NodeId, reached: &mut Reached<'_>) {
         let mut changes = take_of(&mut self.unsynced, node);
-        let left = changes.split_off(rng.usize(..=changes.len()));
+        let left = changes.split_off(reached.how_many_of(changes.len()));
         self.make_certain(&changes);
         self.abandoned.extend(left);
     }
@@ -266,21 +267,16 @@ impl Tree {
     }
 
     /// Decides which names are left when the power goes.
-    pub(super) fn lose_power(&mut self, unsynced: Unsynced, rng: &mut Rng, counters: &mut SimulatedCounters) {
-        let kept_percent = [10, 50, 90][rng.usize(..3)];
+    pub(super) fn lose_power(&mut self, decision: &mut Decision<'_>, counters: &mut SimulatedCounters) {
+        let kept_percent = decision.mood([10, 50, 90]);
         self.abandoned.clear();
         let mut changes = std::mem::take(&mut self.unsynced);
         // A file moves on from where it is: a rename is undone with the rename before it, or the file would have two names.
         let mut held_back = BTreeSet::new();
         changes.retain(|change| {
             let moved = change.moved();
-            let is_kept = match unsynced {
-                Unsynced::Lost => false,
-                Unsynced::Kept => true,
-                Unsynced::Chosen => {
-                    rng.u32(..100) < kept_percent && moved.is_none_or(|node| !held_back.contains(&node))
-                }
-            };
+            let is_free = || moved.is_none_or(|node| !held_back.contains(&node));
+            let is_kept = decision.keeps_name(kept_percent, is_free);
             if !is_kept {
                 held_back.extend(moved);
             }
@@ -296,6 +292,63 @@ impl Tree {
             counters.resurrected_names += resurrected as u64;
             names.clone_from(durable);
         }
+    }
+
+    /// What a power loss decides on of the names.
+    pub(super) fn units(&self, units: &mut Vec<Unit>) {
+        let paths = self.paths();
+        units.extend(self.unsynced.iter().zip(0..).map(|(change, step)| {
+            let part = change.parts.last();
+            let directory = part.and_then(|part| paths.get(&part.directory)).cloned().unwrap_or_default();
+            let path = directory.join(part.map_or("", |part| &part.name));
+            Unit { kind: UnitKind::Name, path, step, choices: 2 }
+        }));
+    }
+
+    /// All files, in the order of [`Tree::files_mut`], with a name that they have, if they have one.
+    pub(super) fn files(&self) -> impl Iterator<Item = (PathBuf, &Body)> {
+        let paths = self.paths();
+        self.nodes.iter().filter_map(move |(id, node)| match node {
+            Node::File(body) => Some((paths.get(id).cloned().unwrap_or_default(), &**body)),
+            Node::Directory(_) => None,
+        })
+    }
+
+    /// A path for each node: as it is shown, or where a power loss may bring it back.
+    fn paths(&self) -> BTreeMap<NodeId, PathBuf> {
+        let mut paths = BTreeMap::from([(ROOT, PathBuf::from("/"))]);
+        let mut todo = vec![ROOT];
+        while let Some(id) = todo.pop() {
+            let Some(Node::Directory(directory)) = self.nodes.get(&id) else { continue };
+            let path = paths[&id].clone();
+            for (name, child) in directory.names.iter().chain(&directory.durable) {
+                if let Entry::Vacant(free) = paths.entry(*child) {
+                    free.insert(path.join(name));
+                    todo.push(*child);
+                }
+            }
+        }
+        paths
+    }
+
+    /// Tells the same of trees that no call can tell apart, now and after any crash.
+    pub(super) fn digest(&self, into: &mut impl Hasher) {
+        for (id, node) in &self.nodes {
+            id.hash(into);
+            match node {
+                Node::File(body) => body.digest(into),
+                Node::Directory(directory) => {
+                    directory.names.hash(into);
+                    directory.durable.hash(into);
+                }
+            }
+        }
+        for change in self.unsynced.iter().chain(&self.abandoned) {
+            for part in &change.parts {
+                (part.directory, &part.name, part.node).hash(into);
+            }
+        }
+        self.abandoned.len().hash(into);
     }
 
     /// All files, to be changed one by one.

@@ -11,7 +11,7 @@ use fastrand::Rng;
 
 use super::file::SimulatedFile;
 use super::names::NodeId;
-use super::state::{CallKind, State, Verdict, crashed};
+use super::state::{CallKind, Interruption, State, Verdict, crashed};
 use super::{Completing, Shared};
 use crate::disk::{Completion, Done, File, Operation, OperationKind, Queue, QueueCounters, Wait};
 
@@ -237,7 +237,7 @@ impl State {
         match &pending.work {
             Work::Write { position, bytes, .. } => self.write_part(pending.node, *position, bytes),
             Work::Sync { step } => {
-                let is_done = self.rng.bool();
+                let is_done = self.is_done();
                 if let (true, Ok(body)) = (is_done, self.tree.file_mut(pending.node)) {
                     body.commit(*step);
                 }
@@ -251,13 +251,22 @@ impl State {
         let numbers: Vec<u64> = self.queues.keys().copied().collect();
         for number in numbers {
             for pending in &std::mem::take(&mut self.queue(number).pending) {
-                if matches!(pending.verdict, Ok(Verdict::Go)) && rng.bool() {
+                if matches!(pending.verdict, Ok(Verdict::Go)) && self.goes_on_in_flight(rng) {
                     self.interrupt(pending);
                 } else {
                     self.counters.dropped_operations += 1;
                 }
                 self.fail_one(number, pending);
             }
+        }
+    }
+
+    /// Whether anything becomes of an operation that is in flight when a crash comes.
+    fn goes_on_in_flight(&self, rng: &mut Rng) -> bool {
+        match self.interruption {
+            Interruption::Chosen | Interruption::Part(_) => rng.bool(),
+            Interruption::Undone => false,
+            Interruption::Done => true,
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use fastrand::Rng;
 
 use super::counters::SimulatedCounters;
+use super::loss::{Decision, Fate, Unit};
 use super::names::{NodeId, Tree};
 use super::queue::QueueState;
 use super::{Completing, Tear, Unsynced};
@@ -96,6 +97,58 @@ pub enum Fault {
     ShortWrite,
     /// The thread that calls panics, before anything is done.
     Panic,
+    /// A sync of which nothing got to the medium, and what it should have covered is on its way there no more; EIO for any other call.
+    PagesGone,
+}
+
+/// What becomes of the call at which a crash comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Interruption {
+    /// The generator decides.
+    #[default]
+    Chosen,
+    /// Nothing of it happens.
+    Undone,
+    /// Of a write so many bytes; anything else happens.
+    Part(usize),
+    /// It happens, and nobody hears of it.
+    Done,
+}
+
+/// Whether a thing has reached the medium before a sync of it failed.
+pub(super) enum Reached<'a> {
+    Nothing,
+    Chance(&'a mut Rng),
+}
+
+impl<'a> Reached<'a> {
+    fn of(fault: Fault, rng: &'a mut Rng) -> Self {
+        match fault {
+            Fault::PagesGone => Self::Nothing,
+            Fault::Io
+            | Fault::NoSpace
+            | Fault::NoDescriptors
+            | Fault::ReadOnly
+            | Fault::ShortWrite
+            | Fault::Panic => Self::Chance(rng),
+        }
+    }
+
+    /// Whether one thing has.
+    pub(super) fn has_one(&mut self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Chance(rng) => rng.bool(),
+        }
+    }
+
+    /// How many of the first ones have.
+    pub(super) fn how_many_of(&mut self, count: usize) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::Chance(rng) => rng.usize(..=count),
+        }
+    }
 }
 
 /// The error of every call on a life that is over. Inside of an [`io::Error`].
@@ -133,7 +186,11 @@ pub(super) struct State {
     step: u64,
     pub(super) next_call: u64,
     pub(super) crash_at: Option<u64>,
+    /// What becomes of the call at which the crash comes.
+    pub(super) interruption: Interruption,
     pub(super) down: bool,
+    /// The next call of a kind fails so.
+    pub(super) faults_by_kind: BTreeMap<CallKind, Fault>,
     pub(super) faults: BTreeMap<u64, Fault>,
     /// Every call below one of these paths fails.
     pub(super) failing: BTreeMap<PathBuf, Fault>,
@@ -166,9 +223,11 @@ impl State {
             step: 0,
             next_call: 0,
             crash_at: None,
+            interruption: Interruption::Chosen,
             down: false,
             faults: BTreeMap::new(),
             failing: BTreeMap::new(),
+            faults_by_kind: BTreeMap::new(),
             trace: None,
             capacity: None,
             open_files_max: None,
@@ -194,6 +253,7 @@ impl State {
             rng: Rng::with_seed(seed),
             faults: self.faults.clone(),
             failing: self.failing.clone(),
+            faults_by_kind: self.faults_by_kind.clone(),
             trace: self.trace.as_ref().map(|_| Vec::new()),
             tree,
             open: BTreeMap::new(),
@@ -226,7 +286,8 @@ impl State {
             return Ok(Verdict::Crash);
         }
         let failing = || self.failing.iter().find(|(below, _)| path.starts_with(below));
-        let fault = self.faults.remove(&number).or_else(|| failing().map(|(_, fault)| *fault));
+        let fault = self.faults.remove(&number).or_else(|| self.faults_by_kind.remove(&kind));
+        let fault = fault.or_else(|| failing().map(|(_, fault)| *fault));
         let fault = fault.filter(|fault| *fault != Fault::ReadOnly || kind.is_change());
         assert!(fault != Some(Fault::Panic), "the call {number} of the simulated disk panics");
         Ok(fault.map_or(Verdict::Go, Verdict::Fail))
@@ -244,7 +305,7 @@ impl State {
             Verdict::Go => apply(self),
             Verdict::Fail(fault) => Err(self.fail(fault)),
             Verdict::Crash => {
-                if self.rng.bool() {
+                if self.is_done() {
                     drop(apply(self));
                 }
                 Err(self.go_down())
@@ -252,10 +313,29 @@ impl State {
         }
     }
 
+    /// Whether what happens as a whole or not at all happens in the call at which the crash comes.
+    pub(super) fn is_done(&mut self) -> bool {
+        match self.interruption {
+            Interruption::Chosen => self.rng.bool(),
+            Interruption::Undone => false,
+            Interruption::Part(_) | Interruption::Done => true,
+        }
+    }
+
+    /// How many of so many bytes are written by the call at which the crash comes.
+    pub(super) fn part_of(&mut self, length: usize) -> usize {
+        match self.interruption {
+            Interruption::Chosen => self.rng.usize(..=length),
+            Interruption::Undone => 0,
+            Interruption::Part(bytes) => bytes.min(length),
+            Interruption::Done => length,
+        }
+    }
+
     /// Counts a fault and gives its error.
     pub(super) fn fail(&mut self, fault: Fault) -> io::Error {
         match fault {
-            Fault::Io | Fault::ShortWrite | Fault::Panic => {
+            Fault::Io | Fault::ShortWrite | Fault::PagesGone | Fault::Panic => {
                 self.counters.io_errors += 1;
                 io::Error::from_raw_os_error(libc::EIO)
             }
@@ -315,7 +395,7 @@ impl State {
                 self.closed_unsynced.insert(path.to_owned());
             }
             if fails {
-                body.abandon_pages(&mut self.rng);
+                body.abandon_pages(&mut Reached::Chance(&mut self.rng));
             }
         }
     }
@@ -382,12 +462,13 @@ impl State {
             Verdict::Fail(fault) => {
                 self.counters.failed_syncs += 1;
                 if let Ok(node) = self.tree.find(directory) {
-                    self.tree.abandon(node, &mut self.rng);
+                    let mut reached = Reached::of(fault, &mut self.rng);
+                    self.tree.abandon(node, &mut reached);
                 }
                 Err(of_sync(self.fail(fault)))
             }
             Verdict::Crash => {
-                if self.rng.bool() {
+                if self.is_done() {
                     drop(self.tree.find(directory).and_then(|node| self.sync_directory(node)));
                 }
                 Err(self.go_down())
@@ -406,7 +487,7 @@ impl State {
     pub(super) fn fail_sync(&mut self, node: NodeId, fault: Fault) -> io::Error {
         self.counters.failed_syncs += 1;
         if let Ok(body) = self.tree.file_mut(node) {
-            body.abandon(&mut self.rng);
+            body.abandon(&mut Reached::of(fault, &mut self.rng));
         }
         of_sync(self.fail(fault))
     }
@@ -417,15 +498,36 @@ impl State {
     }
 
     pub(super) fn crash_power(&mut self, unsynced: Unsynced, rng: &mut Rng) -> u64 {
-        self.counters.power_losses += 1;
         let life = self.end_life(rng);
+        self.lose_power(&mut Decision::Chance { unsynced, tear: self.tear, rng });
+        life
+    }
+
+    /// As the fates say, one for each unit of [`State::units`].
+    pub(super) fn crash_power_as(&mut self, fates: &[Fate]) -> u64 {
+        let life = self.end_life(&mut Rng::with_seed(0));
+        self.lose_power(&mut Decision::Given { fates: &mut fates.iter() });
+        life
+    }
+
+    fn lose_power(&mut self, decision: &mut Decision<'_>) {
+        self.counters.power_losses += 1;
         self.boots += 1;
         for body in self.tree.files_mut() {
-            body.lose_power(unsynced, self.tear, rng, &mut self.counters);
+            body.lose_power(decision, &mut self.counters);
         }
-        self.tree.lose_power(unsynced, rng, &mut self.counters);
+        self.tree.lose_power(decision, &mut self.counters);
         self.tree.forget_unreachable(|_| false);
-        life
+    }
+
+    /// What a power loss would decide on, in the order in which it does.
+    pub(super) fn units(&self) -> Vec<Unit> {
+        let mut units = Vec::new();
+        for (path, body) in self.tree.files() {
+            body.units(&path, &mut units);
+        }
+        self.tree.units(&mut units);
+        units
     }
 
     fn end_life(&mut self, rng: &mut Rng) -> u64 {
@@ -434,8 +536,10 @@ impl State {
         }
         self.down = false;
         self.crash_at = None;
+        self.interruption = Interruption::Chosen;
         self.faults.clear();
         self.failing.clear();
+        self.faults_by_kind.clear();
         self.locked.clear();
         self.open.clear();
         self.opened_at.clear();

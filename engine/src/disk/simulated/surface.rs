@@ -97,7 +97,7 @@ impl Disk for SimulatedDisk {
                 Err(state.fail(fault))
             }
             Verdict::Crash => {
-                let steps = state.rng.usize(..4);
+                let steps = state.part_of(3);
                 drop(state.tree.remove_directory(path, steps));
                 Err(state.go_down())
             }
