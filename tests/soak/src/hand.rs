@@ -80,7 +80,16 @@ impl Hand {
                 Ok(())
             }
             // There is nothing else that a real disk could be told to do here.
-            Step::Complete | Step::Room(_) | Step::Reopen => self.wait(at, &log, step == Step::Complete),
+            Step::Complete
+            | Step::Room(_)
+            | Step::Reopen
+            | Step::Other
+            | Step::Delete
+            | Step::Make
+            | Step::Rot { .. }
+            | Step::Examine { .. }
+            | Step::Repair
+            | Step::ReopenLog => self.wait(at, &log, step == Step::Complete),
             Step::Sync => self.run(at, Job::Sync { logs: vec![id] }),
             Step::Seal => self.run(at, Job::Seal { log: id }),
             Step::DueJobs { after_ms } => {
@@ -231,7 +240,14 @@ impl Hand {
             | Step::RestartAt(_)
             | Step::RaiseStart(_)
             | Step::Room(_)
-            | Step::Reopen => Ok(()),
+            | Step::Reopen
+            | Step::Other
+            | Step::Delete
+            | Step::Make
+            | Step::Rot { .. }
+            | Step::Examine { .. }
+            | Step::Repair
+            | Step::ReopenLog => Ok(()),
         }
     }
 }
