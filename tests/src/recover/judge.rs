@@ -12,6 +12,17 @@ use super::model::{Ending, Found, UnderWay};
 use super::open::{check_lookups, everything};
 use super::trial::{Open, Trial, Verdict, Violation};
 
+/// How a trial may end in which the recovery points could not be read once: what a crash has left is then told from damage no more, so that
+/// it counts as damage, and the replica is suspect. That is right, and the model has nothing more to say.
+const POINTS_UNKNOWN: &str = "the recovery points could not be read";
+
+impl Violation {
+    /// Whether a trial has ended early, and nothing is wrong.
+    pub(super) fn is_an_early_end(&self) -> bool {
+        self.what == POINTS_UNKNOWN
+    }
+}
+
 impl Trial {
     /// Opens the store, makes the log if it is not there, and compares what is found with the model. Without a crash or an injected error
     /// it must succeed.
@@ -118,6 +129,9 @@ impl Trial {
         // Of a checkpoint that cannot be read nothing is known.
         let is_unknown = was_trouble && found.recovery_point.is_none();
         let may_suspect = is_unknown || self.model.may_begin_anew();
+        if is_unknown && found.suspect && !found.plan.damaged.is_empty() {
+            return Err(POINTS_UNKNOWN.to_owned());
+        }
         self.judge_found(store, &log, report, found, may_suspect).map_err(context)?;
         Ok(Some(log))
     }

@@ -13,13 +13,14 @@ const LOST: Fate = Fate::Older(0);
 const TEARS: [u8; 5] = [0x01, 0x0f, 0xfe, 0x55, 0x80];
 const PAIRS_MAX: usize = 60;
 
-/// About `wanted` lists of fates, one for each unit; everything lost and everything kept in any case. Without units there is one, the empty
-/// one.
+/// About `wanted` lists of fates, one for each unit; everything lost, everything kept, and everything but one file's size in any case.
+/// Without units there is one, the empty one.
 pub(super) fn losses(units: &[Unit], wanted: usize, rng: &mut Rng) -> Vec<Vec<Fate>> {
     let mut lists = all_losses(units, wanted, rng);
     let mut known = BTreeSet::new();
     lists.retain(|fates| known.insert(format!("{fates:?}")));
-    let (certain, others) = lists.split_at_mut(2.min(known.len()));
+    let certain = (2 + sizes(units).count()).min(lists.len());
+    let (certain, others) = lists.split_at_mut(certain);
     rng.shuffle(others);
     let count = certain.len() + others.len().min(wanted);
     lists.truncate(count);
@@ -33,6 +34,7 @@ fn all_losses(units: &[Unit], wanted: usize, rng: &mut Rng) -> Vec<Vec<Fate>> {
         (0..count).map(|at| if keep(at) { Fate::Kept } else { LOST }).collect()
     };
     all.extend([of(&|_| false), of(&|_| true)]);
+    all.extend(sizes(units).map(|size| of(&|at| at != size)));
     let subsets = 1_usize.checked_shl(u32::try_from(count).unwrap_or(u32::MAX)).unwrap_or(usize::MAX);
     if subsets <= wanted.max(8) {
         all.extend((0..subsets).map(|subset| of(&|at| subset >> at & 1 == 1)));
@@ -65,6 +67,10 @@ fn all_losses(units: &[Unit], wanted: usize, rng: &mut Rng) -> Vec<Vec<Fate>> {
     }
     all.extend((0..wanted / 4).map(|_| by_chance(units, rng)));
     all
+}
+
+fn sizes(units: &[Unit]) -> impl Iterator<Item = usize> {
+    (0..units.len()).filter(|at| units[*at].kind == UnitKind::Size)
 }
 
 /// What was changed first got there, and of names and contents one may be ahead of the other.
