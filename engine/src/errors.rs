@@ -97,8 +97,8 @@
 //! [`Store::confirm_incarnation`](crate::store::Store::confirm_incarnation), [`Store::read_offset_checkpoint`](crate::store::Store::read_offset_checkpoint)
 //! and [`Store::wake_descriptor`](crate::store::Store::wake_descriptor)) end the call alone. What is wrong with a batch ends the call
 //! that brought it. Of the small files of a directory none is missed for good: one that is damaged, or whose bytes the medium does not give,
-//! says nothing, and what it would have said is derived; one that may not be read is [`StoreOpenError::Io`], and so is the one of the
-//! log starts where the medium does not give it, because nothing else says what was deleted.
+//! says nothing, and what it would have said is derived; one that may not be read is [`StoreOpenError::Io`], and so are those of
+//! recovery points and log starts where the medium does not give them, because nothing else says what was synced and what was deleted.
 
 use crate::disk::LockError;
 use crate::log::{AppendError, BeginEpochError, Closed, ReadError, ReplicaAppendError, TicketError};

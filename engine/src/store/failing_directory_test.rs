@@ -216,7 +216,7 @@ fn a_small_file_of_the_directory_that_cannot_be_read_says_nothing_and_is_written
         let first = SimulatedDisk::new(62);
         let contents = three_logs(&first, is_closed);
         let first = first.crash_kill(&mut fastrand::Rng::with_seed(1));
-        for file in [CLEAN_MARK, RECOVERY_POINTS, DAMAGE_NOTE] {
+        for file in [CLEAN_MARK, DAMAGE_NOTE] {
             let disk = first.fork(5);
             let path = Path::new(BAD).join(file);
             if disk.contents(&path).is_err() {
@@ -258,12 +258,14 @@ fn a_small_file_of_the_directory_that_cannot_be_read_says_nothing_and_is_written
         assert!(matches!(refused, StoreOpenError::OutOfDescriptors { .. }), "{refused:?}");
         disk.fail_below(&Path::new(BAD).join(RECOVERY_POINTS), None);
         assert!(open_at(&disk, BAD).is_ok());
-        // Nothing else says what was deleted.
-        let disk = first.fork(9);
-        drop(disk.open(&Path::new(BAD).join(LOG_STARTS), crate::disk::Open::Create).unwrap());
-        disk.fail_below(&Path::new(BAD).join(LOG_STARTS), Some(Fault::Io));
-        let refused = open_at(&disk, BAD).unwrap_err();
-        assert!(matches!(refused, StoreOpenError::Io { .. }), "{refused:?}");
+        // Nothing else says what was synced, and what was deleted.
+        for file in [RECOVERY_POINTS, LOG_STARTS] {
+            let disk = first.fork(9);
+            drop(disk.open(&Path::new(BAD).join(file), crate::disk::Open::Create).unwrap());
+            disk.fail_below(&Path::new(BAD).join(file), Some(Fault::Io));
+            let refused = open_at(&disk, BAD).unwrap_err();
+            assert!(matches!(refused, StoreOpenError::Io { .. }), "{refused:?}");
+        }
         // The lock is no such file: without it nobody may write.
         let disk = first.fork(8);
         disk.fail_below(&Path::new(BAD).join(".lock"), Some(Fault::Io));

@@ -70,9 +70,12 @@ impl Found {
         let points = read_offsets(disk, &points_path).map_err(at(&points_path))?;
         let starts_path = directory.join(LOG_STARTS);
         let starts = read_offsets(disk, &starts_path).map_err(at(&starts_path))?;
-        if let Reading::Damaged { why: why @ Damage::Unreadable { .. } } = &starts {
-            // Nothing else says what was deleted; that one read failed must not bring it back.
-            return Err((starts_path, io::Error::other(why.clone())));
+        // Nothing else says what was deleted, and what was synced: that one read failed must not bring records back, nor take what a crash
+        // has left for damage.
+        for (read, path) in [(&points, points_path), (&starts, starts_path)] {
+            if let Reading::Damaged { why: why @ Damage::Unreadable { .. } } = read {
+                return Err((path, io::Error::other(why.clone())));
+            }
         }
         let damage_path = directory.join(DAMAGE_NOTE);
         let damage = match read_damage(disk, &damage_path).map_err(at(&damage_path))? {

@@ -172,8 +172,9 @@ impl Store {
         }
         store.open_where_room_was_missing(&mut report, now);
         // A log that is made from now on is not in the file of recovery points until the next checkpoint; that the file is there says that
-        // it was not lost.
-        if store.names().is_empty() && found.points == Reading::Missing {
+        // it was not lost. Where no log is there nothing was promised, also if that could not be read.
+        let is_known = matches!(found.points, Reading::Known { .. });
+        if store.names().is_empty() && store.left_alone().is_empty() && !is_known {
             store.write_offset_file(RECOVERY_POINTS, &OffsetCheckpoint::new())?;
         }
         store.renew_damage_note()?;
