@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use super::LogId;
 use super::inner::Inner;
 use super::shared::{Shared, lock};
-use crate::disk::{is_full, is_passing};
+use crate::disk::{is_full, is_out_of_descriptors, is_passing};
 use crate::units::{Monotonic, Now};
 
 /// Between two tries of what found no room.
@@ -30,6 +30,22 @@ impl FileError {
     /// Whether there was only no room, or no descriptor: then it may succeed another time.
     pub(crate) fn passes(&self) -> bool {
         is_passing(&self.source)
+    }
+
+    /// What a caller is told of it: one of the two that pass, or anything else.
+    pub(crate) fn told<T>(
+        self,
+        no_room: impl FnOnce(PathBuf) -> T,
+        no_descriptor: impl FnOnce(PathBuf) -> T,
+        other: impl FnOnce(PathBuf, io::Error) -> T,
+    ) -> T {
+        if is_full(&self.source) {
+            no_room(self.path)
+        } else if is_out_of_descriptors(&self.source) {
+            no_descriptor(self.path)
+        } else {
+            other(self.path, self.source)
+        }
     }
 }
 

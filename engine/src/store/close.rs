@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use super::Store;
 use crate::checkpoint::{CLEAN_MARK, Certainty, CleanFacts, CleanMark, CleanPartition, write_clean_mark};
-use crate::disk::{is_full, is_out_of_descriptors};
 use crate::log::{Closed, CutError, Driver, FileError, Inner, ReadError, StoreFailure, lock, walk_failed};
 use crate::segment::FileKind;
 use std::sync::Arc;
@@ -56,14 +55,11 @@ pub enum CloseError {
 
 impl From<FileError> for CloseError {
     fn from(error: FileError) -> Self {
-        let FileError { path, source } = error;
-        if is_full(&source) {
-            Self::OutOfSpace { path }
-        } else if is_out_of_descriptors(&source) {
-            Self::OutOfDescriptors { path }
-        } else {
-            Self::Io { path, source }
-        }
+        error.told(
+            |path| Self::OutOfSpace { path },
+            |path| Self::OutOfDescriptors { path },
+            |path, source| Self::Io { path, source },
+        )
     }
 }
 

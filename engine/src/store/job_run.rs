@@ -4,20 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Job, JobDone, JobError, JobKind, Store};
-use crate::disk::{Patience, is_full, is_out_of_descriptors};
+use crate::disk::Patience;
 use crate::log::{Closed, CutError, FileError, Inner, LogId, Step, lock};
 use crate::units::{Monotonic, Now, Offset};
 
 impl From<FileError> for JobError {
     fn from(error: FileError) -> Self {
-        let FileError { path, source } = error;
-        if is_full(&source) {
-            Self::OutOfSpace { path }
-        } else if is_out_of_descriptors(&source) {
-            Self::OutOfDescriptors { path }
-        } else {
-            Self::Io { path, source }
-        }
+        error.told(
+            |path| Self::OutOfSpace { path },
+            |path| Self::OutOfDescriptors { path },
+            |path, source| Self::Io { path, source },
+        )
     }
 }
 

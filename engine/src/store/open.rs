@@ -23,7 +23,7 @@ use crate::checkpoint::{
     CLEAN_MARK, DAMAGE_NOTE, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES, OffsetCheckpoint, RECOVERY_POINTS,
     Reading, read_offsets, remove_clean_mark, renew_file,
 };
-use crate::disk::{Disk, LockError, Open, is_full, is_out_of_descriptors};
+use crate::disk::{Disk, LockError, Open};
 use crate::log::{FileError, Limits, RESERVE_FILE, ReserveReport, Shared, lock};
 use crate::state::ProducersConfig;
 use crate::sync::{Mutex, RwLock};
@@ -60,14 +60,11 @@ pub enum StoreOpenError {
 
 impl From<FileError> for StoreOpenError {
     fn from(error: FileError) -> Self {
-        let FileError { path, source } = error;
-        if is_full(&source) {
-            Self::OutOfSpace { path }
-        } else if is_out_of_descriptors(&source) {
-            Self::OutOfDescriptors { path }
-        } else {
-            Self::Io { path, source }
-        }
+        error.told(
+            |path| Self::OutOfSpace { path },
+            |path| Self::OutOfDescriptors { path },
+            |path, source| Self::Io { path, source },
+        )
     }
 }
 

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::disk::{is_full, is_out_of_descriptors};
 use crate::log::{FileError, StoreFailure};
 use crate::recovery::Refusal;
 
@@ -73,13 +72,11 @@ impl From<Refusal> for LoadError {
 impl LogRefusal {
     /// A file of the log could not be looked at.
     pub(super) fn unread(path: PathBuf, source: io::Error) -> Self {
-        if is_full(&source) {
-            Self::OutOfSpace { path }
-        } else if is_out_of_descriptors(&source) {
-            Self::OutOfDescriptors { path }
-        } else {
-            Self::Unreadable { path, source }
-        }
+        FileError { path, source }.told(
+            |path| Self::OutOfSpace { path },
+            |path| Self::OutOfDescriptors { path },
+            |path, source| Self::Unreadable { path, source },
+        )
     }
 }
 

