@@ -83,6 +83,8 @@ impl Inner {
                         note_batch(&mut writer, &header, &[], now);
                         let offsets = header.offsets();
                         let ticket = self.accepted_to(offsets.end(), &mut writer, now);
+                        drop(writer);
+                        self.shared.hand_driver_on();
                         return Ok(Appended {
                             offsets,
                             ticket,
@@ -152,6 +154,7 @@ impl Inner {
                 }
             }
             drop(writer);
+            self.shared.hand_driver_on();
             if let Some((epoch, start)) = new_epoch {
                 if let Err(no_room) = self.note_epoch(epoch, start) {
                     return self.replica_result(first, done, &no_room.into(), demand.bytes);
@@ -209,7 +212,7 @@ impl Inner {
         }
     }
 
-    /// Everything below `end` is accepted.
+    /// Everything below `end` is accepted. Without the writer's lock the caller then has somebody drive.
     fn accepted_to(self: &Arc<Self>, end: Offset, writer: &mut Writer, now: Now) -> Ticket {
         self.marks.accepted.set(end);
         writer.clock = now;

@@ -121,8 +121,12 @@ impl Driver {
             log.is_ready.store(false, Ordering::Release);
             self.collect_log(&log, patience);
             // When it is sealed the log is ready again.
-            if patience == Patience::MayBlock && log.needs_seal_before_sync() {
-                unsealed.push(log);
+            if log.needs_seal_before_sync() {
+                match patience {
+                    Patience::MayBlock => unsealed.push(log),
+                    // A job's, or that of a thread that waits for the sync.
+                    Patience::MustNotBlock => log.wake_sleepers(),
+                }
             }
         }
         self.collected = ready;
@@ -258,8 +262,6 @@ fn complete_sync(shared: &Shared, log: &Arc<Inner>, covers: Offset, failed: Opti
         }
         writer.sync.is_wanted()
     };
-    // Whoever waits for the sync need not wait for the end of the turn.
-    shared.progress.tell();
     if !is_synced {
         return;
     }

@@ -95,12 +95,9 @@ impl Shared {
 
     /// A log keeps its file while batches wait to be written to it. Gives how many operations are in flight afterwards.
     fn write_what_waits(&self) -> usize {
-        let mut driver = lock(&self.driver);
+        let mut driver = self.drive();
         let _by_jobs = driver.turn(self, Wait::ForOne, Patience::MustNotBlock);
-        let in_flight = driver.in_flight();
-        drop(driver);
-        self.progress.tell();
-        in_flight
+        driver.in_flight()
     }
 
     /// Logs that are dirty for longest and hold files, if most files are held: synced by a job, they leave nobody to wait for a sync who needs
@@ -179,11 +176,10 @@ impl Shared {
             let more = writer.sync.is_wanted();
             drop(writer);
             if more {
-                log.make_ready();
+                log.tell_ready();
             }
             log.wake_reached();
         }
-        self.progress.tell();
         failure.map_or(Ok(()), Err)
     }
 

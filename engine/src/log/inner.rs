@@ -175,14 +175,15 @@ impl Inner {
     pub(crate) fn want_durable(self: &Arc<Self>, end: Offset) {
         if self.marks.durable.get() < end {
             let mut writer = self.writer();
-            writer.sync.want(end);
+            // A ticket from before a cut may be for more than there is, and nobody could sync that.
+            writer.sync.want(end.min(self.marks.accepted.get()));
             // Recovery does not know whether what it found is on the medium. No roll has listed it, and nobody else will.
             let found_alone = writer.unsealed.is_empty() && writer.needs_seal();
             drop(writer);
             if found_alone {
                 lock(&self.shared.sealing).push(self.id);
             }
-            self.make_ready();
+            self.tell_ready();
         }
     }
 
@@ -193,8 +194,8 @@ impl Inner {
             writer.phase = Phase::Closed(why);
         }
         drop(writer);
-        self.wake_all();
-        self.shared.progress.tell();
+        self.wake_all_tasks();
+        self.wake_sleepers();
     }
 
     /// The store is being closed: what is accepted is still written, nothing more is accepted.
@@ -207,7 +208,7 @@ impl Inner {
     }
 
     /// Wakes the tasks whose step has come or will not come.
-    pub(crate) fn wake_reached(&self) {
+    pub(super) fn wake_tasks(&self) {
         loop {
             let mut woken = [const { None::<Waiter> }; WOKEN];
             {
@@ -225,7 +226,7 @@ impl Inner {
         }
     }
 
-    pub(crate) fn wake_all(&self) {
+    pub(crate) fn wake_all_tasks(&self) {
         wake(std::mem::take(&mut *lock(&self.waiters)));
     }
 }

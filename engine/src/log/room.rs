@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::inner::Inner;
-use super::shared::{Shared, lock, try_lock};
+use super::progress::Wish;
+use super::shared::{Shared, lock};
 use super::writer::{Active, Demand, Need, Phase, SyncedBy, Unsealed};
 use super::{Closed, LogConfig};
 use crate::disk::{File, Open, Patience, Wait};
@@ -236,19 +237,18 @@ impl Inner {
     pub(crate) fn wait_for_sync(&self) {
         loop {
             // Whoever has the driver reaps it.
-            let turn = self.shared.progress.wait_unless(|| match self.writer().sync.under_way {
+            let wish = Wish { log: self.id, ticket: None, drives: true };
+            let turn = self.shared.progress.wait_unless(wish, || match self.writer().sync.under_way {
                 None => Some(None),
                 // Whoever was to end it may be no more.
                 Some(_) if self.shared.has_failed() => Some(None),
                 Some(SyncedBy::Job) => None,
-                Some(SyncedBy::Driver) => try_lock(&self.shared.driver).map(Some),
+                Some(SyncedBy::Driver) => self.shared.try_drive().map(Some),
             });
             match turn {
-                Some(None) => return,
+                Some(None) => return self.shared.hand_driver_on(),
                 Some(Some(mut driver)) => {
                     let _by_jobs = driver.turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
-                    drop(driver);
-                    self.shared.progress.tell();
                 }
                 None => {}
             }
@@ -257,15 +257,14 @@ impl Inner {
 
     fn wait_for_job(&self) {
         let is_over = || (self.writer().sync.under_way != Some(SyncedBy::Job)).then_some(());
-        self.shared.progress.wait_unless(is_over);
+        self.shared.progress.wait_unless(Wish { log: self.id, ticket: None, drives: false }, is_over);
     }
 
     fn turn_driver(&self) {
-        let shared = &self.shared;
-        let (_by_jobs, is_idle) = shared.with_driver(|driver| {
-            let by_jobs = driver.turn(shared, Wait::ForOne, Patience::MustNotBlock);
-            (by_jobs, driver.in_flight() == 0)
-        });
+        let mut driver = self.shared.drive();
+        let _by_jobs = driver.turn(&self.shared, Wait::ForOne, Patience::MustNotBlock);
+        let is_idle = driver.in_flight() == 0;
+        drop(driver);
         if is_idle {
             // Another thread has what is waited for, and may be just about to put it on the driver's list.
             yield_now();

@@ -34,6 +34,8 @@ impl Inner {
         self.seal_all().inspect_err(|error| {
             if error.passes() {
                 self.shared.put_off(self.id);
+                // Whoever waits for it is to meet the error too.
+                self.wake_sleepers();
             }
         })
     }
@@ -85,7 +87,8 @@ impl Inner {
                     let open = active.held_file();
                     open.map_err(|error| self.failed("open", active.path(FileKind::Log), error))?;
                 }
-                self.make_ready();
+                self.tell_ready();
+                self.wake_reached();
                 return Ok(());
             }
         }

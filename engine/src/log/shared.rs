@@ -9,6 +9,7 @@ use super::buffers::Buffers;
 use super::driver::Driver;
 use super::inner::Inner;
 use super::news::News;
+use super::progress::Progress;
 use super::reserve::Reserve;
 use super::trouble::PutOff;
 use super::{LogId, StoreFailure};
@@ -17,7 +18,7 @@ use crate::rules::Rules;
 use crate::segment::OpenFiles;
 use crate::state::ProducersConfig;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
-use crate::sync::{Condvar, Mutex, MutexGuard, RwLock};
+use crate::sync::{Mutex, MutexGuard, RwLock};
 use crate::units::{Monotonic, Offset};
 
 /// Buffers of small batches that are kept beyond what the tail holds: they are never quite full, and one is being filled.
@@ -71,39 +72,6 @@ pub(crate) struct Shared {
     failure: OnceLock<StoreFailure>,
 }
 
-/// Lets threads wait for the driver's next result without missing it.
-#[derive(Debug, Default)]
-pub(crate) struct Progress {
-    turns: Mutex<u64>,
-    changed: Condvar,
-    waiting: AtomicU64,
-}
-
-impl Progress {
-    /// Something may have changed.
-    pub(crate) fn tell(&self) {
-        let mut turns = lock(&self.turns);
-        *turns = turns.wrapping_add(1);
-        drop(turns);
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            self.changed.notify_all();
-        }
-    }
-
-    /// Waits until something changes, unless `proceed`, asked under the same lock, says that there is no need.
-    pub(crate) fn wait_unless<T>(&self, proceed: impl FnOnce() -> Option<T>) -> Option<T> {
-        let turns = lock(&self.turns);
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        let now = proceed();
-        if now.is_none() {
-            let before = *turns;
-            drop(self.changed.wait_while(turns, |turns| *turns == before));
-        }
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
-        now
-    }
-}
-
 impl Shared {
     pub(crate) fn new(
         disk: Arc<dyn Disk>,
@@ -140,13 +108,6 @@ impl Shared {
         }))
     }
 
-    /// Calls with the driver. Whoever wanted to drive meanwhile, and went to sleep because it could not, is woken.
-    pub(crate) fn with_driver<T>(&self, call: impl FnOnce(&mut Driver) -> T) -> T {
-        let done = call(&mut lock(&self.driver));
-        self.progress.tell();
-        done
-    }
-
     /// A key for a task that waits.
     pub(crate) fn next_waiter(&self) -> u64 {
         self.waiters.fetch_add(1, Ordering::Relaxed)
@@ -177,10 +138,10 @@ impl Shared {
         }
         let logs: Vec<_> = self.all_logs();
         for log in &logs {
-            log.wake_all();
+            log.wake_all_tasks();
         }
         lock(&self.news).failed.extend(logs.iter().map(|log| log.id));
-        self.progress.tell();
+        self.wake_sleepers();
     }
 
     pub(crate) fn log(&self, id: LogId) -> Option<Arc<Inner>> {

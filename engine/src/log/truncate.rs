@@ -233,10 +233,9 @@ impl Inner {
         drop(writer);
         if is_sync_wanted {
             // The driver has put it off.
-            self.make_ready();
+            self.tell_ready();
         }
         self.wake_reached();
-        self.shared.progress.tell();
     }
 
     /// A cut has begun and cannot be ended: the log is to be opened again.

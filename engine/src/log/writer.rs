@@ -151,7 +151,9 @@ impl SyncState {
 
     /// Everything below `end` is, or is about to be, synced.
     pub(crate) fn covers(&mut self, end: Offset) {
-        self.wanted = self.wanted.filter(|(_, high)| *high > end).map(|(_, high)| (high, high));
+        self.wanted = self.wanted.filter(|(_, high)| *high > end);
+        // Of those between the two nobody knows; they get what the last one gets.
+        self.wanted = self.wanted.map(|(low, high)| if low > end { (low, high) } else { (high, high) });
     }
 
     /// Nobody can wait for more than this any longer.
@@ -204,5 +206,27 @@ impl Active {
             None => demand.now.millis().saturating_sub(self.created.millis()),
         };
         u128::try_from(age_ms).is_ok_and(|age_ms| age_ms > self.age_max.as_millis())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(offset: i64) -> Offset {
+        Offset::new(offset).unwrap()
+    }
+
+    #[test]
+    fn whoever_waits_for_less_is_not_forgotten_for_one_who_waits_for_more() {
+        let mut sync = SyncState::default();
+        sync.want(at(3));
+        sync.want(at(7));
+        sync.covers(at(2));
+        assert!(!sync.is_due(at(2)) && sync.is_due(at(3)));
+        sync.covers(at(5));
+        assert!(!sync.is_due(at(6)) && sync.is_due(at(7)));
+        sync.covers(at(7));
+        assert!(!sync.is_wanted());
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::Store;
 use crate::checkpoint::{CLEAN_MARK, Certainty, CleanFacts, CleanMark, CleanPartition, write_clean_mark};
-use crate::log::{Closed, CutError, Driver, FileError, Inner, ReadError, StoreFailure, lock, walk_failed};
+use crate::log::{Closed, CutError, FileError, Inner, ReadError, StoreFailure, lock, walk_failed};
 use crate::segment::FileKind;
 use std::sync::Arc;
 
@@ -79,7 +79,7 @@ impl Store {
         for log in self.shared().all_logs() {
             log.close(Closed::StoreClosed);
         }
-        self.shared().with_driver(Driver::finish);
+        self.shared().drive().finish();
         drop(directory_lock);
         closed
     }

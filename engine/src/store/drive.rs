@@ -9,8 +9,9 @@ use std::task::{Context, Poll};
 
 use super::{Store, TurnReport};
 use crate::disk::{Patience, QueueCounters, Wait, is_full};
-use crate::log::{FileError, Inner, Log, Shared, Step, Ticket, TicketError, Waiter, lock, sort, try_lock};
-use crate::sync::yield_now;
+use crate::log::{
+    Driving, FileError, Inner, Log, Shared, Step, Ticket, TicketError, Waiter, Wish, lock, sort,
+};
 
 impl Store {
     /// One turn of the driver: submits what was accepted and wanted, reaps what is done, raises watermarks; again while there is news.
@@ -26,7 +27,7 @@ impl Store {
     pub fn turn_into(&self, wait: Wait, patience: Patience, report: &mut TurnReport) {
         let shared = self.shared();
         let in_flight = loop {
-            let mut driver = lock(&shared.driver);
+            let mut driver = shared.drive();
             let unsealed = driver.turn(shared, wait, patience);
             let in_flight = driver.in_flight();
             drop(driver);
@@ -35,7 +36,6 @@ impl Store {
             }
             seal(&unsealed);
         };
-        shared.progress.tell();
         let mut news = lock(&shared.news);
         let news = &mut *news;
         news.moved.take_into(&mut report.moved);
@@ -70,33 +70,37 @@ impl Store {
         if step == Step::Durable {
             log.want_durable(ticket.end());
         }
-        while !log.reached(ticket, step)? {
-            let driver = shared.progress.wait_unless(|| {
-                if log.reached(ticket, step) != Ok(false) {
-                    return Some(None);
+        let wish = Wish { log: ticket.log(), ticket: Some((ticket, step)), drives: true };
+        loop {
+            let next = shared.progress.wait_unless(wish, || match log.reached(ticket, step) {
+                Ok(false) if patience == Patience::MayBlock && log.needs_seal_before_sync() => {
+                    Some(Next::Seal)
                 }
-                try_lock(&shared.driver).map(Some)
+                // Without work for the driver, what is waited for is in another thread's hands.
+                Ok(false) => shared.has_work().then(|| shared.try_drive()).flatten().map(Next::Drive),
+                reached => Some(Next::Go(reached)),
             });
-            if let Some(Some(mut driver)) = driver {
-                let unsealed = driver.turn(shared, Wait::ForOne, patience);
-                let is_idle = driver.in_flight() == 0;
-                drop(driver);
-                shared.progress.tell();
-                seal(&unsealed);
-                if is_idle && patience == Patience::MayBlock && log.needs_seal_before_sync() {
-                    // A turn of somebody who must not block has taken the log off the list, and has left the seal to a job that
-                    // nobody need run.
+            match next {
+                None => {}
+                Some(Next::Go(reached)) => {
+                    // It may have been woken to drive.
+                    shared.hand_driver_on();
+                    return reached.map(drop);
+                }
+                Some(Next::Seal) => {
+                    // A turn of somebody who must not block has taken the log off the list, and has left the seal to a job that nobody
+                    // need run.
                     let sealed = log.seal_rolled();
                     if step == Step::Durable {
                         refuse_if_it_passes(sealed)?;
                     }
-                } else if is_idle {
-                    // What is waited for is in another thread's hands.
-                    yield_now();
+                }
+                Some(Next::Drive(driver)) => {
+                    let unsealed = drive(shared, driver, patience, || log.reached(ticket, step) == Ok(false));
+                    seal(&unsealed);
                 }
             }
         }
-        Ok(())
     }
 
     /// A future of the ticket's step. Somebody has to turn the driver meanwhile.
@@ -111,12 +115,35 @@ impl Store {
 
     /// A descriptor that becomes readable when a turn would find something done; the caller's own, see [`crate::disk::Queue::wake_descriptor`].
     pub fn wake_descriptor(&self) -> io::Result<Option<OwnedFd>> {
-        self.shared().with_driver(|driver| driver.wake_descriptor())
+        self.shared().drive().wake_descriptor()
     }
 
     /// How many operations went which way.
     pub fn counters(&self) -> QueueCounters {
-        self.shared().with_driver(|driver| driver.counters())
+        self.shared().drive().counters()
+    }
+}
+
+/// What a thread that waits does next.
+enum Next<'a> {
+    /// It has come, or will not.
+    Go(Result<bool, TicketError>),
+    Seal,
+    Drive(Driving<'a>),
+}
+
+/// Drives until there is nothing left to wait for, or to do, or there are logs to seal first; gives those.
+fn drive(
+    shared: &Shared,
+    mut driver: Driving<'_>,
+    patience: Patience,
+    is_waiting: impl Fn() -> bool,
+) -> Vec<Arc<Inner>> {
+    loop {
+        let unsealed = driver.turn(shared, Wait::ForOne, patience);
+        if !unsealed.is_empty() || driver.in_flight() == 0 || !is_waiting() {
+            return unsealed;
+        }
     }
 }
 

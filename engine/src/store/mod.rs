@@ -176,7 +176,7 @@ impl Drop for StoreInner {
             log.close(crate::log::Closed::StoreClosed);
         }
         // Before the lock on the directory goes.
-        self.shared.with_driver(crate::log::Driver::finish);
+        self.shared.drive().finish();
         // Logs' handles may live on.
         drop(lock(&self.shared.directory_lock).take());
         self.shared.logs.write().unwrap_or_else(PoisonError::into_inner).clear();
