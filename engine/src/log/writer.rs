@@ -186,8 +186,9 @@ impl Active {
     #[inline]
     pub(crate) fn need(&self, demand: &Demand, config: &LogConfig) -> Option<Need> {
         let end = self.size + demand.bytes as u64;
+        // Below the base lies what somebody asked for before another thread has rolled. It will be asked for anew.
         let relative = demand.last.distance_from(self.segment.base());
-        if self.next_is_there || relative.is_none_or(|relative| relative > i64::from(i32::MAX)) {
+        if self.next_is_there || relative.is_some_and(|relative| relative > i64::from(i32::MAX)) {
             return Some(Need::Roll);
         }
         let full = end > u64::from(config.segment_bytes_max.min(i32::MAX.unsigned_abs()));

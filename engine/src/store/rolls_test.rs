@@ -7,7 +7,7 @@ use super::test_support::*;
 use super::{Job, Store, StoreConfig};
 use crate::batch::{BatchBuilder, BatchLimits, Compression, ProducedBatch};
 use crate::disk::{Disk, SimulatedDisk};
-use crate::log::{AppendError, Demand, Log, LogConfig, Need, Permit};
+use crate::log::{AppendError, Demand, Log, LogConfig, Need, Permit, Step};
 use crate::segment::{FileKind, parse_file_name};
 use crate::units::Timestamp;
 
@@ -47,6 +47,26 @@ fn a_segment_takes_what_fits_and_not_a_byte_more() {
         turn(&store);
         assert_eq!(bases(&store, &log), expected, "segments of {segment_bytes} bytes");
     }
+}
+
+/// Of two threads that find a segment full one makes the next, and the other one asks for what the first has made. A second segment in the
+/// same file would cut it when it is sealed.
+#[test]
+fn who_asks_for_a_segment_that_another_thread_has_made_gets_no_second_one() {
+    let (store, log) = log_with(small_segments(1_000));
+    for _ in 0..3 {
+        log.append(Permit::new(epoch(0)), produced(&[&[7; 400]], 1), now(1)).unwrap();
+    }
+    assert_eq!(bases(&store, &log), [0, 2]);
+    for last in [0, 1, 2, 3] {
+        let of_before =
+            Demand { bytes: 470, first: at(last), last: at(last), max_timestamp: None, now: now(1).wall };
+        log.0.make_room(&of_before).unwrap();
+    }
+    assert_eq!(log.0.view().segments.len(), 2);
+    log.append(Permit::new(epoch(0)), produced(&[&[7; 400]], 1), now(1)).unwrap();
+    store.wait(log.ticket(), Step::Durable).unwrap();
+    assert_eq!(read_all(&store, &log, 0).len() as u64, log.size_bytes());
 }
 
 #[test]
