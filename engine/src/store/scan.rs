@@ -123,8 +123,11 @@ impl Reading<'_> {
         window.at = position;
         let kept = had - passed;
         if let Some(rest) = window.bytes.get_mut(kept..) {
-            let count = self.file.read_at(rest, position + kept as u64)?;
-            window.bytes.truncate(kept + count);
+            let wanted = rest.len();
+            if self.file.read_at(rest, position + kept as u64)? < wanted {
+                // Somebody has cut the file since its size was asked for.
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
         }
         Ok(())
     }

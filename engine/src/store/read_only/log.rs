@@ -112,8 +112,7 @@ impl ReadOnlyLog {
         let before = std::mem::replace(&mut self.sight, sight);
         let to = before.common_end(&self.sight);
         // The last batch may have been exchanged for another one under the same epoch.
-        let is_there = to >= before.end && self.is_there(&before, Still::ButTheOldest);
-        if is_there || before.segments.is_empty() {
+        if to >= before.end && self.is_there(&before, Still::ButTheOldest) {
             let is_same = before.start == self.sight.start && before.end == self.sight.end;
             return Ok(if is_same { Refreshed::Same } else { Refreshed::Moved });
         }
@@ -187,7 +186,8 @@ impl ReadOnlyLog {
         records.parts.iter().all(|part| {
             let mut rest: &[u8] = part;
             while let Some(frame) = frame_at(rest) {
-                let known = self.sight.epochs.epoch_at(frame.base);
+                // Of a batch that lies across the start the rest is known.
+                let known = self.sight.epochs.epoch_at(frame.base.max(self.sight.start));
                 if known.is_some() && frame.epoch.is_some() && known != frame.epoch {
                     return false;
                 }
@@ -202,7 +202,7 @@ impl ReadOnlyLog {
         let look = || {
             let bases = bases_in(&home)?;
             let epochs = epochs_in(&home)?;
-            sight.is_there(&home, &bases, epochs.as_ref().unwrap_or(&sight.epochs), still)
+            sight.is_there(&home, &bases, epochs.as_ref(), still)
         };
         look().unwrap_or(false)
     }

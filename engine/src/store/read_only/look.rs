@@ -9,7 +9,6 @@ use super::{ReadOnlyError, ReadOnlyStore, failed};
 use crate::checkpoint::{LOG_STARTS, Reading, read_offsets};
 use crate::disk::{File, LOCK_FILE, Open};
 use crate::index::ActiveIndex;
-use crate::log::Cleanup;
 use crate::recovery::{Plan, Step};
 use crate::segment::{FileKind, Home, Segment, file_path, parse_file_name};
 use crate::state::EpochHistory;
@@ -17,7 +16,7 @@ use crate::store::Machine;
 use crate::store::found::{Found, LockText};
 use crate::store::gather::{Gathered, Gathering, LogSource};
 use crate::store::scan::{Place, scan_segment};
-use crate::units::{Offset, TopicPartition};
+use crate::units::{Offset, OffsetRange, TopicPartition};
 
 /// How often a log is looked at that changes meanwhile.
 const TRIES_MAX: usize = 64;
@@ -47,8 +46,11 @@ impl ReadOnlyStore {
             match self.try_look(name) {
                 Ok(Looked::At(sight)) => return Ok(sight),
                 Ok(Looked::Changed) => refused = None,
-                // A moment's state, perhaps.
+                // A moment's state, perhaps: also what was cut or deleted between the listing and the look.
                 Err(why @ ReadOnlyError::Refused { .. }) => refused = Some(why),
+                Err(ReadOnlyError::Io { path, source }) if is_gone(&source) => {
+                    refused = Some(ReadOnlyError::Io { path, source });
+                }
                 Err(why) => return Err(why),
             }
             std::thread::yield_now();
@@ -67,19 +69,25 @@ impl ReadOnlyStore {
             LogSource { name: name.clone(), directory: home.directory.to_path_buf(), trust: found.trust() };
         let batch_bytes_max = self.config.batch_bytes_max;
         let gathering = Gathering { home: home.clone(), source: &source, batch_bytes_max };
-        let (gathered, plan) = match gathering.plan() {
-            Ok(Ok(planned)) => planned,
-            Ok(Err(why)) => return Err(ReadOnlyError::Refused { name: name.clone(), why }),
-            // Cut or deleted between the listing and the look.
-            Err(error) if is_gone(&error) => return Ok(Looked::Changed),
-            Err(error) => return Err(failed(&home.directory)(error)),
+        let planned = gathering.plan().map_err(failed(&home.directory))?;
+        let (gathered, plan) = planned.map_err(|why| ReadOnlyError::Refused { name: name.clone(), why })?;
+        let start = gathered.facts.log_start;
+        let sight = see(&home, gathered, plan).map_err(failed(&home.directory))?;
+        let is_of_one_piece = || {
+            let (epochs, bases) = (epochs_in(&home)?, bases_in(&home)?);
+            // A start that was lowered meanwhile, for a cut below it, would hide what has come there.
+            Ok(sight.is_there(&home, &bases, epochs.as_ref(), Still::Whole)? && self.start_of(name)? == start)
         };
-        let epochs = gathered.facts.epochs.file.clone();
-        match settle(&home, gathered, plan, epochs.as_ref()) {
-            Ok(looked) => Ok(looked),
-            Err(error) if is_gone(&error) => Ok(Looked::Changed),
-            Err(error) => Err(failed(&home.directory)(error)),
-        }
+        let is_of_one_piece = is_of_one_piece().map_err(failed(&home.directory))?;
+        Ok(if is_of_one_piece { Looked::At(sight) } else { Looked::Changed })
+    }
+
+    /// The log's start, as it is written down.
+    fn start_of(&self, name: &TopicPartition) -> io::Result<Option<Offset>> {
+        Ok(match read_offsets(self.disk.as_ref(), &self.directory.join(LOG_STARTS))? {
+            Reading::Known { value, .. } => value.get(name).copied(),
+            Reading::Missing | Reading::Damaged { .. } => None,
+        })
     }
 
     /// Whether the machine has crashed since the directory was last written, by what its lock file says. It is read, and not taken.
@@ -112,27 +120,18 @@ impl ReadOnlyStore {
     fn try_look_on(&self, home: &Home, name: &TopicPartition, sight: &Sight) -> io::Result<Since> {
         let Some(epochs) = epochs_in(home)? else { return Ok(Since::Unknown) };
         let bases = bases_in(home)?;
-        if !sight.damaged.is_empty() || !sight.is_there(home, &bases, &epochs, Still::ButTheOldest)? {
+        if !sight.damaged.is_empty() || !sight.is_there(home, &bases, Some(&epochs), Still::ButTheOldest)? {
             return Ok(Since::Unknown);
         }
-        let start = match read_offsets(self.disk.as_ref(), &self.directory.join(LOG_STARTS))? {
-            Reading::Known { value, .. } => value.get(name).copied(),
-            Reading::Missing | Reading::Damaged { .. } => None,
-        };
+        let start = self.start_of(name)?;
         let Some(mut on) = On::begin(home, sight, &bases)? else { return Ok(Since::Unknown) };
         loop {
-            let Some(came) = on.look(self.config.batch_bytes_max)? else { return Ok(Since::Unknown) };
-            let Some(next) = bases.range(on.base..).nth(1).copied() else { break };
-            let is_next = match self.config.log.cleanup {
-                Cleanup::Delete => next == on.end,
-                Cleanup::Compact | Cleanup::CompactAndDelete => next >= on.end,
-            };
-            match came {
-                _ if is_next => on.step_over(home, next)?,
-                // It grew until it was closed, and was not looked at since.
-                Came::More => {}
-                Came::Nothing => return Ok(Since::Unknown),
+            let next = bases.range(on.base..).nth(1).copied();
+            if !on.look(self.config.batch_bytes_max, next.is_none())? {
+                return Ok(Since::Unknown);
             }
+            let Some(next) = next else { break };
+            on.step_over(home, next)?;
         }
         if epochs_in(home)?.as_ref() != Some(&epochs) {
             return Ok(Since::Changed);
@@ -142,17 +141,21 @@ impl ReadOnlyStore {
         if on.end == sight.end && on.segments.len() + 1 == sight.segments.len() && start == sight.start {
             return Ok(Since::Nothing);
         }
-        on.into_sight(home, sight, start, history(sight, &epochs, start)).map(Since::More)
+        let log = OffsetRange::new(start, on.end).expect("a start is never above the end");
+        let believed = history(sight, &epochs, log);
+        on.into_sight(home, sight, start, (believed, epochs)).map(Since::More)
     }
 }
 
 /// The epochs that were seen, and those that have begun behind.
-fn history(sight: &Sight, now: &EpochHistory, start: Offset) -> EpochHistory {
+fn history(sight: &Sight, now: &EpochHistory, log: OffsetRange) -> EpochHistory {
     let mut epochs = sight.epochs.clone();
     for entry in now.starts().iter().filter(|entry| entry.start >= sight.end) {
         epochs.assign(entry.epoch, entry.start);
     }
-    epochs.truncate_from_start(start);
+    epochs.truncate_from_start(log.start());
+    // As recovery does: begun ones that are empty are none.
+    epochs.truncate_from_end(log.end());
     epochs
 }
 
@@ -161,12 +164,7 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 /// The log as it would be after the plan; nothing of it is carried out.
-fn settle(
-    home: &Home,
-    mut gathered: Gathered,
-    plan: Plan,
-    epochs: Option<&EpochHistory>,
-) -> io::Result<Looked> {
+fn see(home: &Home, mut gathered: Gathered, plan: Plan) -> io::Result<Sight> {
     let mut sizes: BTreeMap<Offset, u64> = BTreeMap::new();
     for file in &gathered.facts.files {
         if let Some((base, FileKind::Log)) = parse_file_name(&file.name) {
@@ -199,22 +197,9 @@ fn settle(
         let damaged = plan.damaged.iter().filter(|range| range.segment == segment.base());
         segment.set_examined(None, damaged.cloned().collect());
     }
-    let last = match segments.last() {
-        Some(segment) => LastBatch::of(segment, plan.end)?,
-        None => None,
-    };
-    let Plan { start, end, epochs: believed, damaged, .. } = plan;
-    let sight = Sight { segments, start, end, epochs: believed, damaged, last };
-    // The file of epochs says where a new one begins before its first batch is there: what was read is of one piece if it has not changed.
-    let now = epochs_in(home)?;
-    let is_of_one_piece = now.as_ref() == epochs
-        && sight.is_there(home, &bases_in(home)?, now.as_ref().unwrap_or(&sight.epochs), Still::Whole)?;
-    Ok(if is_of_one_piece { Looked::At(sight) } else { Looked::Changed })
-}
-
-enum Came {
-    More,
-    Nothing,
+    let last = segments.last().map(|segment| LastBatch::of(segment, plan.end)).transpose()?;
+    let Plan { start, end, epochs, damaged, .. } = plan;
+    Ok(Sight { segments, start, end, epochs, epochs_said: gathered.facts.epochs.file, damaged, last })
 }
 
 /// The way from the end of a sight to the end of the log.
@@ -243,12 +228,12 @@ impl On {
         }))
     }
 
-    /// Reads what has come in this segment, up to the first that is no whole batch. `None` if whole ones follow behind that, which is for
-    /// recovery to judge.
-    fn look(&mut self, batch_bytes_max: usize) -> io::Result<Option<Came>> {
+    /// Reads what has come in this segment, up to the first that is no whole batch. `false` if anything follows behind that, be it in the
+    /// next segment, which is for recovery to judge.
+    fn look(&mut self, batch_bytes_max: usize, is_last: bool) -> io::Result<bool> {
         let log_bytes = self.file.size()?;
         if log_bytes <= self.size {
-            return Ok(Some(Came::Nothing));
+            return Ok(true);
         }
         if let Some(index) = self.seen.take().and_then(|seen| seen.copy_of_active_index()) {
             self.index = index;
@@ -257,14 +242,13 @@ impl On {
         let index = std::mem::replace(&mut self.index, ActiveIndex::new(self.base, 0, 0));
         let found = scan_segment(&self.file, place, index, batch_bytes_max)?;
         let (size, end) = match found.scan.bad.first() {
-            Some(bad) if bad.next.is_some() => return Ok(None),
+            Some(bad) if bad.next.is_some() || !is_last => return Ok(false),
             Some(bad) => (bad.position, bad.expected),
             None => (found.scan.good_bytes, found.scan.end),
         };
         self.index = found.index;
-        let came = if size > self.size { Came::More } else { Came::Nothing };
         (self.size, self.end) = (size, end);
-        Ok(Some(came))
+        Ok(true)
     }
 
     /// The next segment has begun: this one grows no more.
@@ -282,7 +266,7 @@ impl On {
         home: &Home,
         sight: &Sight,
         start: Offset,
-        epochs: EpochHistory,
+        (epochs, said): (EpochHistory, EpochHistory),
     ) -> io::Result<Sight> {
         let end = self.end;
         let (last, batch) = if let Some(seen) = self.seen {
@@ -290,9 +274,17 @@ impl On {
         } else {
             let last = Segment::seen(home.clone(), self.base, &self.file, self.size, self.index)?;
             let batch = LastBatch::of(&last, end)?;
-            (Arc::new(last), batch)
+            (Arc::new(last), Some(batch))
         };
         self.segments.push(last);
-        Ok(Sight { segments: self.segments, start, end, epochs, damaged: Vec::new(), last: batch })
+        Ok(Sight {
+            segments: self.segments,
+            start,
+            end,
+            epochs,
+            epochs_said: Some(said),
+            damaged: Vec::new(),
+            last: batch,
+        })
     }
 }

@@ -145,4 +145,6 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> ReadOnlyError {
 }
 
 #[cfg(test)]
+mod interrupted_test;
+#[cfg(test)]
 mod read_only_test;

@@ -12,13 +12,17 @@ use crate::store::test_support::*;
 use crate::store::{Job, Store};
 use crate::units::Offset;
 
-fn seed() -> u64 {
-    std::env::var("HIGHWATER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(2)
+/// The one that is asked for, or several.
+fn seeds() -> std::ops::RangeInclusive<u64> {
+    match std::env::var("HIGHWATER_SEED").ok().and_then(|text| text.parse().ok()) {
+        Some(seed) => seed..=seed,
+        None => 1..=12,
+    }
 }
 
-const DIRECTORY: &str = "/data";
+pub(super) const DIRECTORY: &str = "/data";
 
-fn config() -> StoreConfig {
+pub(super) fn config() -> StoreConfig {
     StoreConfig {
         log: LogConfig { retention_bytes: Some(2_000), ..small_segments(700) },
         tail_bytes_max: 1_000,
@@ -26,12 +30,12 @@ fn config() -> StoreConfig {
     }
 }
 
-fn looker(disk: &SimulatedDisk) -> ReadOnlyStore {
+pub(super) fn looker(disk: &(impl Disk + Clone + 'static)) -> ReadOnlyStore {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     ReadOnlyStore::open(&disk, Path::new(DIRECTORY), config()).unwrap()
 }
 
-fn seen(log: &ReadOnlyLog) -> Vec<u8> {
+pub(super) fn seen(log: &ReadOnlyLog) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut next = log.start();
     while let Some(records) = log.read(next, 1_000).unwrap() {
@@ -52,14 +56,14 @@ fn check_nothing_changed(disk: &SimulatedDisk) {
 }
 
 /// One log and who writes it.
-struct Writing {
-    store: Store,
-    log: Log,
-    epoch: i32,
+pub(super) struct Writing {
+    pub(super) store: Store,
+    pub(super) log: Log,
+    pub(super) epoch: i32,
 }
 
 impl Writing {
-    fn begin(disk: &SimulatedDisk) -> Self {
+    pub(super) fn begin(disk: &SimulatedDisk) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let (store, _) = open_with(&disk, Path::new(DIRECTORY), config());
         let log = store.log(&name("t-0"));
@@ -70,7 +74,7 @@ impl Writing {
     }
 
     /// Changes the log in some way; an error is a crash that the disk was told to have.
-    fn act(&mut self, action: u32, rng: &mut fastrand::Rng) {
+    pub(super) fn act(&mut self, action: u32, rng: &mut fastrand::Rng) {
         match action {
             0..=4 => {
                 let value = vec![rng.u8(..); rng.usize(1..200)];
@@ -111,7 +115,7 @@ impl Writing {
 
 #[test]
 fn a_looker_sees_what_the_writer_has_written_and_changes_nothing() {
-    let seed = seed();
+    let seed = *seeds().start();
     let mut rng = fastrand::Rng::with_seed(seed);
     let (mut moved, mut cut) = (0, 0);
     for run in 0..12 {
@@ -177,7 +181,12 @@ fn between(bytes: &[u8], from: Offset, to: Offset) -> Vec<u8> {
 
 #[test]
 fn what_is_seen_at_every_crash_point_is_what_recovery_keeps() {
-    let seed = seed();
+    for seed in seeds() {
+        look_at_every_crash_point(seed);
+    }
+}
+
+fn look_at_every_crash_point(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let base = SimulatedDisk::new(seed);
     let mut writing = Writing::begin(&base);

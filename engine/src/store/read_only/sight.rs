@@ -21,12 +21,15 @@ pub(super) struct Sight {
     pub(super) start: Offset,
     pub(super) end: Offset,
     pub(super) epochs: EpochHistory,
+    /// What the file of epochs said, whether the batches bore it out or not.
+    pub(super) epochs_said: Option<EpochHistory>,
     pub(super) damaged: Vec<DamagedRange>,
-    /// The last batch, if the last segment has one.
+    /// Of the last segment.
     pub(super) last: Option<LastBatch>,
 }
 
-/// By this the log is known again: the header of its last batch, with the CRC of what follows in it.
+/// By this the log is known again: the header of its last batch, with the CRC of what follows in it; where no batch is found, what the
+/// segment begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LastBatch {
     position: u64,
@@ -44,42 +47,41 @@ pub(super) enum Still {
 
 impl LastBatch {
     /// The last batch of a segment that ends at `end`.
-    pub(super) fn of(segment: &Segment, end: Offset) -> io::Result<Option<Self>> {
+    pub(super) fn of(segment: &Segment, end: Offset) -> io::Result<Self> {
         let from = match end.checked_add(-1).filter(|last| *last >= segment.base()) {
             Some(last) => segment.floor_entry(last)?.map_or(0, |entry| entry.position),
             None => 0,
         };
         let mut walk = Walk::new(segment, from, AtDamage::PassOver)?;
-        let mut position = None;
+        let mut position = 0;
         loop {
             match walk.next() {
-                Ok(Some((at, _))) => position = Some(at),
-                Ok(None) => break,
-                // Then it cannot be known again by this, and is looked at anew.
-                Err(WalkError::Damaged(_)) => return Ok(None),
+                Ok(Some((at, _))) => position = at,
+                Ok(None) | Err(WalkError::Damaged(_)) => break,
                 Err(WalkError::Io(error)) => return Err(error),
             }
         }
-        let Some(position) = position else { return Ok(None) };
-        let header = header_at(&segment.file()?, position)?;
-        Ok(Some(Self { position, header }))
+        let seen = usize::try_from(segment.size() - position).unwrap_or(usize::MAX);
+        let header = bytes_at(&segment.file()?, position, seen.min(HEADER_BYTES))?;
+        Ok(Self { position, header })
     }
 }
 
-fn header_at(file: &File, position: u64) -> io::Result<Vec<u8>> {
-    let mut header = vec![0; HEADER_BYTES];
+fn bytes_at(file: &File, position: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut header = vec![0; length];
     let count = file.read_at(&mut header, position)?;
     header.truncate(count);
     Ok(header)
 }
 
 impl Sight {
-    /// Whether the files say so still. `bases` are the segments that are there now, `epochs` what the file of epochs says now.
+    /// Whether the files say so still. `bases` are the segments that are there now, `epochs` what the file of epochs says now. Where nothing
+    /// was seen everything of it is there.
     pub(super) fn is_there(
         &self,
         home: &Home,
         bases: &BTreeSet<Offset>,
-        epochs: &EpochHistory,
+        epochs: Option<&EpochHistory>,
         still: Still,
     ) -> io::Result<bool> {
         let mut there = self.segments.iter().map(|segment| bases.contains(&segment.base()));
@@ -87,8 +89,9 @@ impl Sight {
             Still::Whole => there.all(|is_there| is_there),
             Still::ButTheOldest => there.skip_while(|is_there| !is_there).all(|is_there| is_there),
         };
-        let Some(last) = self.segments.last() else { return Ok(bases.is_empty()) };
-        if !is_complete || !bases.contains(&last.base()) || !self.agrees_with(epochs) {
+        let (Some(last), Some(batch)) = (self.segments.last(), &self.last) else { return Ok(true) };
+        let agrees = epochs.is_none_or(|epochs| self.agrees_with(epochs));
+        if !is_complete || !bases.contains(&last.base()) || !agrees {
             return Ok(false);
         }
         // By its name, because what is open may have been removed.
@@ -97,21 +100,16 @@ impl Sight {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         };
-        if file.size()? < last.size() {
-            return Ok(false);
-        }
-        match &self.last {
-            Some(batch) => Ok(header_at(&file, batch.position)? == batch.header),
-            // A segment without a batch that could be known again.
-            None => Ok(last.size() == 0),
-        }
+        Ok(bytes_at(&file, batch.position, batch.header.len())? == batch.header)
     }
 
-    /// Whether no epoch begins below the end that was not seen.
+    /// Whether no epoch begins below the end that was not seen. What the file said already then is nothing new, though no batch bore it out.
     fn agrees_with(&self, epochs: &EpochHistory) -> bool {
+        let said = self.epochs_said.as_ref().map_or(&[][..], EpochHistory::starts);
         let known = |start: &EpochStart| {
             start.start >= self.end
                 || self.epochs.epoch_at(start.start).is_none_or(|epoch| epoch == start.epoch)
+                || said.contains(start)
         };
         epochs.starts().iter().all(known)
     }
