@@ -7,7 +7,7 @@ use super::test_support::*;
 use super::{Job, JobDone, Store};
 use crate::batch::scan;
 use crate::disk::{Disk, Open, SimulatedDisk};
-use crate::log::{Cleanup, Log, LogConfig, Permit, ReplicaAppendError, Step};
+use crate::log::{Cleanup, Log, LogConfig, Permit, ReplicaAppendError, Step, TicketError};
 use crate::segment::{FileKind, file_path, parse_file_name};
 use crate::units::{Offset, Timestamp};
 
@@ -240,4 +240,19 @@ fn who_waits_for_a_log_that_is_deleted_is_told() {
     turn(&store);
     assert!(matches!(Job::Sync { logs: vec![log.id()] }.run(&store), JobDone::Synced { .. }));
     assert!(store.failure().is_none());
+}
+
+#[test]
+fn who_waits_for_what_a_cut_took_keeps_nobody_busy() {
+    let (_, store, log) = new_log(78, LogConfig::default());
+    append(&log, 2);
+    let gone = append(&log, 2).ticket;
+    turn(&store);
+    Job::Truncate { log: log.id(), to: at(2) }.run(&store);
+    assert_eq!(store.wait(gone, Step::Durable), Err(TicketError::Truncated));
+    append(&log, 1);
+    store.want_durable(&log);
+    turn(&store);
+    assert_eq!(log.durable(), at(3));
+    assert!(!log.0.writer().sync.is_wanted(), "nobody wants anything any more");
 }
