@@ -2,8 +2,10 @@
 
 use std::cell::Cell;
 use std::fs::File;
+use std::future::Future as _;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Barrier;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -84,10 +86,59 @@ pub(super) fn one_writer(ground: &Ground, rows: &mut Rows) -> Result<()> {
     rows.measure(ground.rounds, asked, ours, limit)
 }
 
+/// 64 tasks on one log, each awaiting its own record, all in the thread that turns the driver, as a broker's event loop does.
+pub(super) fn many_tasks(ground: &Ground, rows: &mut Rows) -> Result<()> {
+    let asked = Asked {
+        name: "durable, 1 KiB, 64 writers on one log, tasks of one thread",
+        unit: "appends/s",
+        limit_is: "one thread that writes and syncs groups of 64 into reserved space",
+        goal: Goal::RatioAtLeast(0.9),
+    };
+    let batch = ground::batch(1, RECORD_BYTES)?;
+    let ours = || {
+        let room = ground.room()?;
+        let store = ground.store(room.path())?;
+        let log = ground.log(&store, 0)?;
+        let end = clock::now() + SLICE;
+        let writer = async || {
+            let mut count = 0;
+            while clock::now() < end {
+                let appended = ground::append(&log, Bytes::from(batch.to_vec()), ground.now())?;
+                store.wait_async(appended.ticket, Step::Durable).await.map_err(BenchError::engine)?;
+                count += 1;
+            }
+            Ok::<usize, BenchError>(count)
+        };
+        let (count, took) = timed(|| {
+            let mut writers: Vec<_> = (0..MANY).map(|_| Box::pin(writer())).collect();
+            // All are polled after each turn, so that nobody need be woken.
+            let (mut context, mut count) = (Context::from_waker(Waker::noop()), 0);
+            while !writers.is_empty() {
+                let mut left = Vec::with_capacity(MANY);
+                for mut writer in writers {
+                    match writer.as_mut().poll(&mut context) {
+                        Poll::Ready(done) => count += done?,
+                        Poll::Pending => left.push(writer),
+                    }
+                }
+                writers = left;
+                store.turn(Wait::ForOne, Patience::MayBlock);
+            }
+            Ok(count)
+        })?;
+        Ok(rate(count, took))
+    };
+    let limit = || {
+        let room = ground.room()?;
+        grouped(&room.file()?, &batch.repeat(MANY), MANY)
+    };
+    rows.measure(ground.rounds, asked, ours, limit)
+}
+
 /// 64 threads on one log, each waiting for its own record.
 pub(super) fn many_writers(ground: &Ground, rows: &mut Rows) -> Result<()> {
     let asked = Asked {
-        name: "durable, 1 KiB, 64 writers on one log",
+        name: "durable, 1 KiB, 64 writers on one log, threads",
         unit: "appends/s",
         limit_is: "one thread that writes and syncs groups of 64 into reserved space",
         goal: Goal::RatioAtLeast(0.9),

@@ -92,6 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if asked(Part::Durable) {
         durable::one_writer(&ground, &mut rows)?;
+        durable::many_tasks(&ground, &mut rows)?;
         durable::many_writers(&ground, &mut rows)?;
         durable::many_logs(&ground, &mut rows)?;
         durable::many_files(&ground, &mut rows)?;
