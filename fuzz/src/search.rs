@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use highwater_tests::recover::{Setting, run_seed_caught};
+use highwater_tests::recover::{Setting, explain_seed, run_seed_caught};
 use highwater_tests::world::{RandomOptions, random};
 
 /// Something to search in. A seed gives nothing, or a report of what is wrong.
@@ -27,7 +27,10 @@ const SEARCHES: &[Search] = &[
 ];
 
 fn recover(seed: u64) -> Result<(), String> {
-    run_seed_caught(seed, Setting::default()).map(drop).map_err(|violation| violation.to_string())
+    run_seed_caught(seed, Setting::default()).map(drop).map_err(|violation| {
+        // The story has the last steps alone, and what made it fail may lie long before.
+        format!("{violation}\n{}", explain_seed(seed, Setting::default()))
+    })
 }
 
 fn cluster(seed: u64) -> Result<(), String> {

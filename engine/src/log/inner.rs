@@ -140,6 +140,12 @@ impl Inner {
         }
     }
 
+    /// Refuses a change of the files of a log that is closed: a cut or a write may have ended in the middle, and only recovery knows then what
+    /// they are.
+    pub(crate) fn refuse_if_closed(&self) -> Result<(), Closed> {
+        self.closed().map_or(Ok(()), Err)
+    }
+
     /// Whether a ticket's step has come; `Ok(false)` if not yet.
     pub(crate) fn reached(&self, ticket: Ticket, step: Step) -> Result<bool, TicketError> {
         if ticket.generation != self.marks.generation() {

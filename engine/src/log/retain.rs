@@ -30,6 +30,7 @@ impl Inner {
         persist: impl FnOnce() -> Result<(), FileError>,
     ) -> Result<Retained, CutError> {
         let _maintenance = lock(&self.maintenance);
+        self.refuse_if_closed().map_err(CutError::Closed)?;
         self.writer().producers.expire(now.monotonic);
         let config = self.config();
         let ceiling = ceiling.min(self.marks.written.get());

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::test_support::*;
-use super::{Job, JobDone, Store};
+use super::{Job, JobDone, JobError, Store};
 use crate::batch::scan;
+use crate::disk::simulated::{Fault, Unsynced};
 use crate::disk::{Disk, Open, SimulatedDisk};
-use crate::log::{Cleanup, Log, LogConfig, Permit, ReplicaAppendError, Step, TicketError};
+use crate::log::{Cleanup, Closed, Log, LogConfig, Permit, ReplicaAppendError, Step, TicketError};
 use crate::segment::{FileKind, file_path, parse_file_name};
 use crate::units::{Offset, Timestamp};
 
@@ -255,4 +256,41 @@ fn who_waits_for_what_a_cut_took_keeps_nobody_busy() {
     turn(&store);
     assert_eq!(log.durable(), at(3));
     assert!(!log.0.writer().sync.is_wanted(), "nobody wants anything any more");
+}
+
+/// What a cut that failed in the middle has left only recovery knows: a start that is raised then would be one of a log that is half gone.
+#[test]
+fn a_log_whose_restart_ended_halfway_is_changed_no_more_before_it_is_opened_again() {
+    let mut halves = 0;
+    for call in 0.. {
+        let (simulated, store, log) = new_log(79, small_segments(300));
+        for _ in 0..8 {
+            append(&log, 2);
+        }
+        turn(&store);
+        simulated.fail_call(simulated.next_call() + call, Fault::NoDescriptors);
+        let done = Job::RestartAt { log: log.id(), offset: at(55) }.run(&store);
+        if !matches!(done, JobDone::Failed { .. }) {
+            break;
+        }
+        if log.closed() != Some(Closed::CutFailed) {
+            continue;
+        }
+        halves += 1;
+        let jobs = [
+            Job::RaiseStart { log: log.id(), to: at(9) },
+            Job::Retention { log: log.id(), ceiling: Offset::MAX, now: now(2) },
+        ];
+        for job in jobs {
+            let done = job.run(&store);
+            let is_refused =
+                matches!(done, JobDone::Failed { error: JobError::Closed(Closed::CutFailed), .. });
+            assert!(is_refused, "call {call}: {done:?}");
+        }
+        Job::Checkpoint { now: now(3) }.run(&store);
+        drop((store, log));
+        let (_, log) = reopened(&simulated.crash_power(Unsynced::Kept, &mut fastrand::Rng::with_seed(79)));
+        assert!([at(0), at(55)].contains(&log.start()), "call {call}: the start is {}", log.start());
+    }
+    assert!(halves > 2, "only {halves} calls leave a half");
 }

@@ -220,6 +220,7 @@ impl Store {
     fn raise_start(&self, id: LogId, to: Offset) -> Result<JobDone, JobError> {
         let log = self.open_log(id)?;
         let _maintenance = lock(&log.maintenance);
+        log.refuse_if_closed()?;
         let end = log.marks.written.get();
         if to > end {
             return Err(JobError::AboveEnd { offset: to, end });

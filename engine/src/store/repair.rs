@@ -112,6 +112,7 @@ impl Store {
     ) -> Result<JobDone, JobError> {
         let log = self.open_log(id)?;
         let _maintenance = lock(&log.maintenance);
+        log.refuse_if_closed()?;
         let segment = sealed_segment(&log, offsets, now)?;
         check_offsets(&log, offsets, batches)?;
         check_epochs(&log, offsets, batches)?;
