@@ -127,6 +127,8 @@ impl Loading<'_> {
                 }
                 Step::CreateSegment { base } => {
                     let (shared, directory) = (self.store.shared(), &self.source.directory);
+                    // Nothing of the old log may come back beside the new one.
+                    self.change(disk.sync_directory(directory))?;
                     self.change(new_active(shared, directory, *base, &self.config, self.now.wall))?;
                 }
                 Step::RewriteEpochs => {

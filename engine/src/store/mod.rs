@@ -63,6 +63,8 @@ mod small_files_test;
 #[cfg(test)]
 mod snapshots_test;
 #[cfg(test)]
+mod start_test;
+#[cfg(test)]
 mod store_test;
 #[cfg(test)]
 pub(crate) mod test_support;

@@ -21,13 +21,8 @@ pub(super) fn enumerate(
     bounds: &Bounds,
     table: &mut Table,
 ) -> Result<(), Bad> {
-    let undisturbed = root.what_is_on(root.disk().fork(0));
-    let undisturbed = undisturbed.map_err(|what| (name.clone(), root.violation(what)))?;
-    // What a kill has left may be lost with the power when recovery is crashed; what a power loss has left is on the medium.
-    let survives_power = matches!(name.points.last().map(|point| &point.crash), Some(Crash::Power(_)));
     let mut search = Search {
-        undisturbed,
-        survives_power,
+        wanted: Wanted::of(root, name).map_err(|violation| (name.clone(), violation))?,
         left: bounds.deep_states_max,
         seen: HashSet::new(),
         rng: Rng::with_seed(name.seed),
@@ -42,9 +37,41 @@ pub(super) fn enumerate(
     Ok(())
 }
 
-struct Search<'a> {
+/// What is to be found however often recovery is crashed.
+pub(super) struct Wanted {
     undisturbed: Vec<Found>,
     survives_power: bool,
+}
+
+impl Wanted {
+    /// What one undisturbed recovery finds of a state, which has the beginning of this name.
+    pub(super) fn of(root: &Trial, name: &StateName) -> Result<Self, Violation> {
+        let undisturbed = root.what_is_on(root.disk().fork(0));
+        let undisturbed = undisturbed.map_err(|what| root.violation(what))?;
+        // What a kill has left may be lost with the power when recovery is crashed; what a power loss has left is on the medium.
+        let survives_power = matches!(name.points.first().map(|point| &point.crash), Some(Crash::Power(_)));
+        Ok(Self { undisturbed, survives_power })
+    }
+
+    /// Judges a state that crashed recoveries have left, and compares.
+    pub(super) fn check(&self, state: &Trial, lost_power: bool) -> Result<(), Violation> {
+        judge(state, false)?;
+        if lost_power && !self.survives_power {
+            return Ok(());
+        }
+        let found = state.what_is_on(state.disk().fork(0));
+        let is_same = found.and_then(|found| {
+            if found == self.undisturbed {
+                return Ok(());
+            }
+            Err(format!("undisturbed recovery finds {:?}, and this one {found:?}", self.undisturbed))
+        });
+        told(is_same, state)
+    }
+}
+
+struct Search<'a> {
+    wanted: Wanted,
     left: usize,
     seen: HashSet<(u64, String)>,
     rng: Rng,
@@ -111,25 +138,10 @@ impl Search<'_> {
             self.table.count_of_a_recovery(&kinds);
             let lost_power = lost_power || matches!(crash, Crash::Power(_));
             let name = named(crash);
-            self.check(&state, lost_power).map_err(|violation| (name.clone(), violation))?;
+            self.wanted.check(&state, lost_power).map_err(|violation| (name.clone(), violation))?;
             next.push((state, name, lost_power));
         }
         Ok(())
-    }
-
-    fn check(&self, state: &Trial, lost_power: bool) -> Result<(), Violation> {
-        judge(state, false)?;
-        if lost_power && !self.survives_power {
-            return Ok(());
-        }
-        let found = state.what_is_on(state.disk().fork(0));
-        let is_same = found.and_then(|found| {
-            if found == self.undisturbed {
-                return Ok(());
-            }
-            Err(format!("undisturbed recovery finds {:?}, and this one {found:?}", self.undisturbed))
-        });
-        told(is_same, state)
     }
 }
 

@@ -100,11 +100,16 @@ pub fn replay(name: &StateName, rules: Rules) -> Result<(), Box<BadState>> {
     };
     let mut trial = interrupted(&scene, name.seed, rules, first).map_err(bad)?;
     trial.end_as(&first.crash);
+    let wanted = deep::Wanted::of(&trial, name).map_err(bad)?;
     for point in later {
         deep::crash_recovery(&mut trial, point).map_err(bad)?;
         trial.end_as(&point.crash);
     }
-    judge(&trial, later.is_empty()).map_err(bad)
+    if later.is_empty() {
+        return judge(&trial, true).map_err(bad);
+    }
+    let lost_power = later.iter().any(|point| matches!(point.crash, Crash::Power(_)));
+    wanted.check(&trial, lost_power).map_err(bad)
 }
 
 /// A scene that has come to a crash, which is not decided yet.

@@ -1,0 +1,88 @@
+//! What an opening makes of a log whose start lies above what a crash has left, or of what lies below it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fastrand::Rng;
+
+use super::test_support::*;
+use super::{Job, JobDone, Store, StoreConfig};
+use crate::disk::simulated::{Interruption, Unsynced};
+use crate::disk::{Disk, Open, SimulatedDisk};
+use crate::log::{Log, LogConfig, Permit};
+use crate::segment::{FileKind, file_path, parse_file_name};
+use crate::units::Offset;
+
+const DATA: &str = "/data";
+
+fn opened(disk: &SimulatedDisk) -> (Store, Log) {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (store, _) = open(&disk, Path::new(DATA));
+    let log = store.log(&name("t-0")).unwrap();
+    (store, log)
+}
+
+fn new_log(seed: u64, config: LogConfig) -> (SimulatedDisk, Store, Log) {
+    let simulated = SimulatedDisk::new(seed);
+    let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+    let (store, _) = open(&disk, Path::new(DATA));
+    let log = store.create_log(&name("t-0"), None, config, now(0)).unwrap();
+    (simulated, store, log)
+}
+
+fn segments(disk: &SimulatedDisk) -> Vec<(Offset, u64)> {
+    let directory = Path::new(DATA).join("t-0");
+    let files = disk.list(&directory).unwrap();
+    let named = files.iter().filter_map(|file| parse_file_name(&file.name));
+    let bases = named.filter_map(|(base, kind)| (kind == FileKind::Log).then_some(base));
+    let bytes =
+        |base| disk.open(&file_path(&directory, base, FileKind::Log), Open::Read).unwrap().size().unwrap();
+    bases.map(|base| (base, bytes(base))).collect()
+}
+
+fn raise_start(store: &Store, log: &Log, to: i64) {
+    let done = Job::RaiseStart { log: log.id(), to: at(to) }.run(store);
+    assert!(matches!(done, JobDone::StartRaised { start, .. } if start == at(to)), "{done:?}");
+    assert!(matches!(Job::Checkpoint { now: now(2) }.run(store), JobDone::Checkpointed));
+}
+
+/// All that is left lies below the start, so that recovery removes it and begins anew at the start. A power loss in the middle of that must
+/// not bring an old segment back beside the new one, where nobody would remove it again.
+#[test]
+fn an_opening_that_loses_the_power_leaves_nothing_beside_the_segment_that_it_makes() {
+    let (simulated, store, log) = new_log(120, small_segments(300));
+    for number in 0..14 {
+        log.append(Permit::new(epoch(0)), numbered(1, number * 2, 2), now(1)).unwrap();
+    }
+    turn(&store);
+    Job::Seal { log: log.id() }.run(&store);
+    log.append(Permit::new(epoch(0)), numbered(1, 28, 2), now(1)).unwrap();
+    turn(&store);
+    raise_start(&store, &log, 30);
+    let crashed = simulated.crash_power(Unsynced::Lost, &mut Rng::with_seed(120));
+    drop((store, log));
+    let old: Vec<_> = segments(&crashed).into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+    assert!(old.len() > 2, "{old:?}");
+    let mut interrupted = 0;
+    for call in 0.. {
+        let mut is_whole = true;
+        for seed in 0..40 {
+            let disk = crashed.fork(seed);
+            disk.crash_in(disk.next_call() + call, Interruption::Done);
+            drop(Store::open(Arc::new(disk.clone()), Path::new(DATA), StoreConfig::default(), now(0)));
+            is_whole = !disk.is_down();
+            if is_whole {
+                break;
+            }
+            interrupted += 1;
+            let disk = disk.crash_power(Unsynced::Chosen, &mut Rng::with_seed(seed));
+            let (_, log) = opened(&disk);
+            assert_eq!((log.start(), log.written()), (at(30), at(30)), "call {call}, seed {seed}");
+            assert_eq!(segments(&disk), [(at(30), 0)], "call {call}, seed {seed}");
+        }
+        if is_whole {
+            break;
+        }
+    }
+    assert!(interrupted > 400, "only {interrupted} openings were interrupted");
+}
