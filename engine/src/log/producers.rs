@@ -1,6 +1,7 @@
 //! Makes the state of producers again: the newest snapshot that is left, and the batches behind it.
 
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -9,7 +10,9 @@ use super::noting::transaction_marker;
 use super::truncate::{CutError, unread, walk_failed};
 use super::windows::recall_windows;
 use crate::disk::{Disk, Open, is_bad_medium};
-use crate::segment::{AtDamage, FileKind, Segment, Walk, WalkError, file_path, parse_file_name};
+use crate::segment::{
+    AtDamage, FileKind, Segment, Walk, WalkError, file_path, find_batch_in, frame_at, parse_file_name,
+};
 use crate::state::{ProducerBatch, Producers};
 use crate::units::{Monotonic, Offset, Timestamp};
 
@@ -33,20 +36,44 @@ pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Res
         if next_base.is_some_and(|next| next <= from) || segment.base() >= end {
             continue;
         }
-        match replay(&mut producers, segment, from, end, now) {
-            Ok(()) => {}
-            Err(error @ WalkError::Io(_)) => return Err(walk_failed(segment, error)),
-            Err(WalkError::Damaged(_)) => {
-                damaged.push(Arc::clone(segment));
+        let mut replayed = replay(&mut producers, segment, from, end, now);
+        while let Err(WalkError::Damaged(position)) = replayed {
+            damaged.push(Arc::clone(segment));
+            let behind = below_start(log, segment, position)
+                .map_err(|error| walk_failed(segment, WalkError::Io(error)))?;
+            let Some((position, base)) = behind else {
                 producers = Producers::new(log.shared.limits.producers);
                 let until = next_base.unwrap_or(end);
                 if until > log.marks.start.get() {
                     producers.note_lost(until);
                 }
+                break;
+            };
+            if base > from {
+                producers = Producers::new(log.shared.limits.producers);
             }
+            replayed = replay_at(&mut producers, segment, position, from..end, now);
+        }
+        if let Err(error @ WalkError::Io(_)) = replayed {
+            return Err(walk_failed(segment, error));
         }
     }
     Ok(Rebuilt { producers, damaged })
+}
+
+/// The first whole batch behind a place where there is none, and its offset, if nobody misses what was between: all of it lies below the
+/// log's start, where a power loss may leave holes.
+fn below_start(log: &Inner, segment: &Segment, position: u64) -> io::Result<Option<(u64, Offset)>> {
+    let start = log.marks.start.get();
+    if segment.base() >= start {
+        return Ok(None);
+    }
+    let file = segment.file()?;
+    let position = find_batch_in(&file, position + 1, segment.size())?;
+    let mut header = [0; 64];
+    let count = file.read_at(&mut header, position)?;
+    let frame = header.get(..count).and_then(frame_at);
+    Ok(frame.filter(|frame| frame.base <= start).map(|frame| (position, frame.base)))
 }
 
 fn newest_snapshot(log: &Inner, end: Offset, now: Monotonic) -> Result<(Producers, Offset), CutError> {
@@ -94,10 +121,24 @@ pub(super) fn replay(
 ) -> Result<(), WalkError> {
     let position = segment.find_unbroken(from.max(segment.base()))?;
     let Some((position, _)) = position else { return Ok(()) };
+    replay_at(producers, segment, position, from..end, now)
+}
+
+/// As [`replay`], from the batch at `position` on.
+fn replay_at(
+    producers: &mut Producers,
+    segment: &Arc<Segment>,
+    position: u64,
+    offsets: Range<Offset>,
+    now: Monotonic,
+) -> Result<(), WalkError> {
     let mut walk = Walk::new(segment, position, AtDamage::Stop).map_err(WalkError::Io)?;
     while let Some((position, frame)) = walk.next()? {
-        if frame.base >= end {
+        if frame.base >= offsets.end {
             break;
+        }
+        if frame.last < offsets.start {
+            continue;
         }
         let Some(header) = walk.header(position) else { continue };
         let timestamp = header.max_timestamp.unwrap_or(Timestamp::from_millis(-1));

@@ -9,6 +9,7 @@ mod files;
 mod frame;
 mod lookup;
 mod name;
+mod search;
 mod walk;
 
 use std::io;
@@ -22,6 +23,7 @@ pub use name::{FileKind, file_path, parse_file_name};
 pub(crate) use files::{Exchanged, OpenFiles};
 pub(crate) use frame::{Frame, frame_at};
 pub(crate) use lookup::SegmentIndex;
+pub(crate) use search::find_batch_in;
 pub(crate) use walk::{AtDamage, Walk, WalkError};
 
 use bound::Closable;

@@ -2,19 +2,15 @@
 
 use std::io;
 
-use crate::batch::{
-    Attributes, BatchHeader, Compression, LegacyMessage, ScanStop, StopReason, find_batch, scan,
-};
+use crate::batch::{Attributes, BatchHeader, Compression, LegacyMessage, ScanStop, StopReason, scan};
 use crate::disk::File;
 use crate::index::ActiveIndex;
 use crate::recovery::{SegmentScan, SegmentScanner};
-use crate::segment::{FirstBatch, frame_at};
+use crate::segment::{FirstBatch, find_batch_in, frame_at};
 use crate::units::Offset;
 
 /// Small enough to be in the processor's cache still when it is checked.
 const WINDOW_BYTES: usize = 256 << 10;
-/// Behind bad bytes the next batch is looked for in windows of twice this size; a larger one would be found by its successor.
-const SEARCH_BYTES: usize = 4 << 20;
 
 /// What reading a segment gave.
 #[derive(Debug)]
@@ -58,7 +54,7 @@ pub(super) fn scan_segment(
         (position, window_bytes) = match reading.batches(&window.bytes, position) {
             Next::At(next) => (next, WINDOW_BYTES),
             Next::Larger { at, bytes } => (at, bytes.max(WINDOW_BYTES)),
-            Next::BehindBad(bad) => (reading.find(bad + 1)?, WINDOW_BYTES),
+            Next::BehindBad(bad) => (find_batch_in(file, bad + 1, place.log_bytes)?, WINDOW_BYTES),
         };
     }
     Ok(ScannedSegment { scan: reading.scanner.finish(), index: reading.index, first: reading.first })
@@ -208,21 +204,5 @@ impl Reading<'_> {
             | StopReason::Crc { .. }
             | StopReason::Nonsense(_) => None,
         }
-    }
-
-    /// The next whole batch at `position` or behind it, or the end of the file.
-    fn find(&self, mut position: u64) -> io::Result<u64> {
-        let mut window = Window::default();
-        while position < self.log_bytes {
-            self.read(&mut window, position, 2 * SEARCH_BYTES)?;
-            if let Some(at) = find_batch(&window.bytes, 0) {
-                return Ok(position + at as u64);
-            }
-            if position + window.bytes.len() as u64 >= self.log_bytes {
-                break;
-            }
-            position += SEARCH_BYTES as u64;
-        }
-        Ok(self.log_bytes)
     }
 }

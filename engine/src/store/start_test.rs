@@ -1,6 +1,6 @@
 //! What an opening makes of a log whose start lies above what a crash has left, or of what lies below it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastrand::Rng;
@@ -85,4 +85,36 @@ fn an_opening_that_loses_the_power_leaves_nothing_beside_the_segment_that_it_mak
         }
     }
     assert!(interrupted > 400, "only {interrupted} openings were interrupted");
+}
+
+/// A power loss may leave a hole below the start, which costs nothing above it, nor what is known of the producers there.
+#[test]
+fn a_hole_below_the_start_loses_no_producer_above_it() {
+    for (hole, start) in [(0, 3), (1, 4), (2, 7), (3, 9)] {
+        let (simulated, store, log) = new_log(121, LogConfig::default());
+        for number in 0..5 {
+            log.append(Permit::new(epoch(0)), numbered(i64::from(number), 0, 2), now(1)).unwrap();
+        }
+        turn(&store);
+        raise_start(&store, &log, start);
+        drop((store, log));
+        let disk = simulated.crash_kill(&mut Rng::with_seed(121));
+        let path: PathBuf = file_path(&Path::new(DATA).join("t-0"), Offset::ZERO, FileKind::Log);
+        let file = disk.open(&path, Open::Write).unwrap();
+        let batch = file.size().unwrap() / 5;
+        let zeros = vec![0; usize::try_from(batch).unwrap()];
+        file.write_all_at(&zeros, hole * batch).unwrap();
+        drop(file);
+        let (store, log) = opened(&disk);
+        assert!(log.damaged().is_empty());
+        let known: Vec<i64> =
+            log.with_producers(|producers| producers.summaries().map(|known| known.id.value()).collect());
+        let behind: Vec<i64> = (i64::try_from(hole).unwrap() + 1..5).collect();
+        assert_eq!(known, behind, "a hole at batch {hole}, the start at {start}");
+        let again = log.append(Permit::new(epoch(0)), numbered(4, 0, 2), now(3)).unwrap();
+        assert!(again.duplicate, "the last one is known");
+        let unknown = log.append(Permit::new(epoch(0)), numbered(0, 7, 2), now(3));
+        assert!(unknown.is_ok(), "what lay below the start was deleted, not lost: {unknown:?}");
+        drop(store);
+    }
 }

@@ -362,8 +362,7 @@ impl Model {
                 ));
             }
         }
-        let above = self.from(self.start_high).iter().filter(|batch| batch.base >= self.start_high);
-        let ids = above.filter_map(|batch| Some(batch.sent?.id));
+        let ids = self.from(self.start_high).iter().filter_map(|batch| Some(batch.sent?.id));
         for id in ids {
             if !known.iter().any(|(known, ..)| *known == id) {
                 return Err(format!("producer {id} is not known"));
