@@ -1,8 +1,11 @@
 //! Cuts a log, or lets it begin anew elsewhere. Jobs, because files are changed; each may be repeated.
 //!
 //! ```text
-//! appends refused -> what is in flight lands -> recovery point lowered, in its checkpoint, synced -> marks, view, epochs, index
-//!                 -> later segments removed, newest first -> the last one cut, synced -> producers made again -> appends taken
+//! appends refused -> what is in flight lands -> recovery point lowered, in its checkpoint, synced
+//!   cut           -> marks, view, epochs, index -> later segments removed, newest first -> the last one cut, synced
+//!                 -> producers made again -> appends taken
+//!   begun anew    -> the old start written down -> all segments removed, newest first, synced -> an empty one made -> marks, view, epochs
+//!                 -> the new start written down -> appends taken
 //! ```
 //! A crash on the way leaves some later segments gone and the rest longer than asked: the next comparison with the leader finds that
 //! again. The recovery point goes down first, so that nothing above it is believed which may be half old and half new.
@@ -40,10 +43,10 @@ pub(crate) enum CutError {
 
 /// The checkpoints that a cut writes, which all logs of a directory share.
 pub(crate) trait CutCheckpoints {
-    /// Lowers what they say of a log to a recovery point and a start, before its bytes above go.
-    fn lower(&self, log: &Inner, point: Offset, start: Offset) -> Result<(), FileError>;
+    /// Lowers what they say is synced of a log, before its bytes above go.
+    fn lower_point(&self, log: &Inner, point: Offset) -> Result<(), FileError>;
 
-    /// Writes a log's start down as it is, before anything is appended there.
+    /// Writes a log's start down as it is, before its segments go, and before anything is appended to a new one.
     fn write_start(&self, log: &Inner) -> Result<(), FileError>;
 }
 
@@ -81,7 +84,9 @@ impl Inner {
             return Ok(log_end);
         }
         let view = self.view();
-        if view.segments.first().is_none_or(|first| to <= first.base()) {
+        // What lies below the start was deleted, and may have holes: it must not come back by a start that is lowered into it.
+        let start = self.marks.start.get();
+        if to < start || view.segments.first().is_none_or(|first| to <= first.base()) {
             return self.restart_held(to, checkpoints);
         }
         let Cut { kept, size, end } = self.place_of_cut(&view.segments, to)?;
@@ -89,7 +94,7 @@ impl Inner {
         let Some(last) = stay.last().map(Arc::clone) else { return Ok(log_end) };
         // Opened before anything is changed, and kept open: from then on the segment's size is not that of its file, until that is cut.
         last.held_file().map_err(|error| walk_failed(&last, error.into()))?;
-        self.lower_marks(end, end, || checkpoints.lower(self, end, end))?;
+        self.lower_durable(end, checkpoints)?;
         let epochs_changed = self.publish_cut(stay.to_vec(), end);
         last.reactivate(end, size).map_err(|error| walk_failed(&last, error))?;
         if self.holds(Rule::ProducersFollowTruncation) {
@@ -98,6 +103,10 @@ impl Inner {
         self.cut_files(go, &last, size)?;
         if epochs_changed {
             self.withdraw_epochs(Certainty::Written)?;
+        }
+        if end < start {
+            // The batch across the start is gone. Only now, because nothing of it is to be seen below the start by whom a crash comes before.
+            checkpoints.write_start(self)?;
         }
         if self.holds(Rule::ProducersFollowTruncation) {
             let rebuilt = rebuild_producers(self, end, now.monotonic)?;
@@ -146,9 +155,11 @@ impl Inner {
     ) -> Result<Offset, CutError> {
         let now = self.writer().clock;
         let old = self.view();
+        // Where a crash leaves no segment, the log begins where it did.
+        checkpoints.write_start(self)?;
         // All of the old log is uncertain from now on: where a power loss brings some of it back and some not, recovery cuts at the gap.
         let first = old.segments.first().map_or(offset, |first| first.base());
-        self.lower_marks(offset, offset, || checkpoints.lower(self, offset.min(first), offset))?;
+        self.lower_durable(offset.min(first), checkpoints)?;
         let active =
             self.exchange_segments(&old.segments, offset, now).inspect_err(|_| self.close_half_cut())?;
         let segments = vec![Arc::clone(&active.segment)];
@@ -163,11 +174,12 @@ impl Inner {
         }
         self.publish_cut(segments, offset);
         self.marks.start.set(offset);
-        self.marks.durable.set(offset);
         self.withdraw_epochs(Certainty::Durable)?;
         self.sync_directory()?;
-        // A first segment above the start as it is written down is one whose predecessors a power loss took.
+        // A first segment above the start as it is written down is one whose predecessors a power loss took. One below it is removed by
+        // recovery: until here a crash leaves the log at its old start, with some of its records or none.
         checkpoints.write_start(self)?;
+        self.marks.durable.set(offset);
         Ok(offset)
     }
 
@@ -187,20 +199,13 @@ impl Inner {
         made.map_err(|no_room| no_room_for(no_room, &self.directory))
     }
 
-    /// Lowers the marks first, so that no other checkpoint brings the old ones back: neither what is durable, nor the start, below which
-    /// nobody would see what is appended from now on. Where the file cannot be written nothing is cut, and all is as it was.
-    fn lower_marks(
-        &self,
-        durable: Offset,
-        start: Offset,
-        lower: impl FnOnce() -> Result<(), FileError>,
-    ) -> Result<(), FileError> {
-        let before = (self.marks.durable.get(), self.marks.start.get());
-        self.marks.durable.lower(durable);
-        self.marks.start.lower(start);
-        lower().inspect_err(|_| {
-            self.marks.durable.raise(before.0);
-            self.marks.start.raise(before.1);
+    /// Lowers the mark first, so that no other checkpoint brings the old one back. Where the file cannot be written nothing is cut, and what
+    /// was durable still is.
+    fn lower_durable(&self, to: Offset, checkpoints: &impl CutCheckpoints) -> Result<(), FileError> {
+        let before = self.marks.durable.get();
+        self.marks.durable.lower(to);
+        checkpoints.lower_point(self, to).inspect_err(|_| {
+            self.marks.durable.raise(before);
         })
     }
 

@@ -51,8 +51,13 @@ impl Store {
     /// Writes one log's start down as it is, before segments below it go, or before anything is appended to a first segment there.
     pub(super) fn write_start(&self, log: &Inner) -> Result<(), FileError> {
         let mut checkpoints = self.checkpoints();
+        let start = log.marks.start.get();
+        let known = checkpoints.starts.as_ref();
+        if known.is_some_and(|known| known.get(&log.name).copied().unwrap_or_default() == start) {
+            return Ok(());
+        }
         let mut starts = checkpoints.starts.clone().unwrap_or_default();
-        starts.insert(log.name.clone(), log.marks.start.get());
+        starts.insert(log.name.clone(), start);
         self.write_starts(&mut checkpoints, starts)
     }
 
@@ -106,22 +111,16 @@ impl Store {
 }
 
 impl CutCheckpoints for Store {
-    fn lower(&self, log: &Inner, point: Offset, start: Offset) -> Result<(), FileError> {
+    fn lower_point(&self, log: &Inner, point: Offset) -> Result<(), FileError> {
         let mut checkpoints = self.checkpoints();
-        let lowered = |known: &Option<OffsetCheckpoint>, to: Offset| {
-            let known = known.as_ref()?;
-            known.get(&log.name).filter(|offset| **offset > to)?;
-            let mut lowered = known.clone();
-            lowered.insert(log.name.clone(), to);
-            Some(lowered)
+        let known = checkpoints.recovery_points.as_ref();
+        let Some(known) = known.filter(|known| known.get(&log.name).is_some_and(|known| *known > point))
+        else {
+            return Ok(());
         };
-        if let Some(points) = lowered(&checkpoints.recovery_points, point) {
-            self.write_points(&mut checkpoints, points)?;
-        }
-        if let Some(starts) = lowered(&checkpoints.starts, start) {
-            self.write_starts(&mut checkpoints, starts)?;
-        }
-        Ok(())
+        let mut lowered = known.clone();
+        lowered.insert(log.name.clone(), point);
+        self.write_points(&mut checkpoints, lowered)
     }
 
     fn write_start(&self, log: &Inner) -> Result<(), FileError> {

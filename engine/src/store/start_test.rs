@@ -118,3 +118,46 @@ fn a_hole_below_the_start_loses_no_producer_above_it() {
         drop(store);
     }
 }
+
+/// What lies below the start was deleted, and may have holes. A cut below the start that is interrupted leaves the old log, or the new one,
+/// and shows nothing of that.
+#[test]
+fn a_cut_below_the_start_that_is_killed_shows_nothing_of_what_was_deleted() {
+    let (simulated, store, log) = new_log(122, small_segments(300));
+    for number in 0..10 {
+        log.append(Permit::new(epoch(0)), numbered(1, number * 2, 2), now(1)).unwrap();
+    }
+    turn(&store);
+    raise_start(&store, &log, 11);
+    drop((store, log));
+    let simulated = simulated.crash_kill(&mut Rng::with_seed(122));
+    for to in [5, 6, 8] {
+        for restart in [true, false] {
+            let mut starts = Vec::new();
+            for call in 0.. {
+                let disk = simulated.fork(call);
+                let (store, log) = opened(&disk);
+                disk.crash_in(disk.next_call() + call, Interruption::Done);
+                let job = if restart {
+                    Job::RestartAt { log: log.id(), offset: at(to) }
+                } else {
+                    Job::Truncate { log: log.id(), to: at(to) }
+                };
+                job.run(&store);
+                let is_whole = !disk.is_down();
+                drop((store, log));
+                let (_, log) = opened(&disk.crash_kill(&mut Rng::with_seed(call)));
+                let what = format!("to {to}, restart {restart}, call {call}");
+                assert!(log.damaged().is_empty(), "{what}");
+                let start = log.start();
+                assert!(start == at(11) || (start == at(to) && log.written() == start), "{what}: {start}");
+                starts.push(start);
+                if is_whole {
+                    break;
+                }
+            }
+            starts.dedup();
+            assert_eq!(starts, [at(11), at(to)], "to {to}, restart {restart}");
+        }
+    }
+}

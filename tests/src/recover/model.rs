@@ -302,17 +302,16 @@ impl Model {
         };
         let is_empty = found.bytes == 0 && found.start == found.end;
         // Until the new segment is there, the log's start as it was last written down is all that is known.
-        let may_begin = found.start == anew || (0..=self.start).contains(&found.start);
+        let may_begin = found.start == anew || (self.start_sure..=self.start).contains(&found.start);
         (is_empty && may_begin).then_some(found.start)
     }
 
     fn check_extent(&self, found: &Found, must: i64, ending: Ending) -> Result<(), String> {
-        let low = match self.under_way {
-            Some(UnderWay::Cut { end, .. }) => self.start_sure.min(end),
-            Some(UnderWay::Restart { .. }) => 0,
-            None | Some(UnderWay::Repair | UnderWay::Delete) => self.start_sure,
-        };
-        if found.start < low || found.start > self.start {
+        let low = self.start_sure;
+        // Of a batch that lies across the start nothing stays, and the log goes on, empty, in front of it.
+        let is_cut_in_front = found.start == found.end
+            && matches!(self.under_way, Some(UnderWay::Cut { end, .. }) if end == found.start);
+        if (found.start < low && !is_cut_in_front) || found.start > self.start {
             return Err(format!("the start is {}, and may be {low} to {}", found.start, self.start));
         }
         if found.end < must {
