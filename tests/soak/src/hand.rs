@@ -8,7 +8,7 @@ use highwater_engine::log::{AppendError, Log, Permit, Step as Rung, TicketError}
 use highwater_engine::store::{Job, JobDone};
 use highwater_tests::recover::batches::{check, leader_epoch, offset, sent};
 use highwater_tests::recover::open::{check_lookups, check_newest, check_read, check_time, read};
-use highwater_tests::recover::{Choices, Content, Step};
+use highwater_tests::recover::{Choices, Content, Model, Step};
 
 use crate::story::{Story, Verdict, replicated};
 use crate::told::{Told, What};
@@ -118,7 +118,20 @@ impl Hand {
                 self.tell(at, What::Raising(to))?;
                 self.run(at, Job::RaiseStart { log: id, to: offset(to) })
             }
-            Step::Read { .. } | Step::Find { .. } | Step::FindNewest { .. } => self.look(at, &log, &step),
+            Step::Read { from, ceiling, bytes_max, at_least_one } => {
+                let bytes = usize::try_from(bytes_max).unwrap_or(0);
+                self.look(at, &log, |model, written| {
+                    let ceiling = ceiling.min(written);
+                    let found = read(&store, &log, from, ceiling, bytes, at_least_one);
+                    check_read(model, (from, ceiling, bytes_max, at_least_one), &found)
+                })
+            }
+            Step::Find { time, ceiling } => {
+                self.look(at, &log, |model, written| check_time(&log, model, time, ceiling.min(written)))
+            }
+            Step::FindNewest { ceiling } => {
+                self.look(at, &log, |model, written| check_newest(&log, model, ceiling.min(written)))
+            }
         }
     }
 
@@ -209,45 +222,11 @@ impl Hand {
         }
     }
 
-    /// Reads below what was written when it began, because other threads write on.
-    fn look(&mut self, at: usize, log: &Log, step: &Step) -> Verdict {
-        let store = &self.room.store;
-        let known = &mut self.logs[at].2;
+    /// Looks below what was written when it began, because other threads write on.
+    fn look(&mut self, at: usize, log: &Log, look: impl FnOnce(&Model, i64) -> Verdict) -> Verdict {
+        let model = &mut self.logs[at].2.model;
         let written = log.written().value();
-        known.model.written = known.model.written.max(written);
-        match *step {
-            Step::Read { from, ceiling, bytes_max, at_least_one } => {
-                let ceiling = ceiling.min(written);
-                let bytes = usize::try_from(bytes_max).unwrap_or(0);
-                let found = read(store, log, from, ceiling, bytes, at_least_one);
-                let asked = (from, ceiling, bytes_max, at_least_one);
-                check_read(&known.model, asked, &found)
-            }
-            Step::Find { time, ceiling } => check_time(log, &known.model, time, ceiling.min(written)),
-            Step::FindNewest { ceiling } => check_newest(log, &known.model, ceiling.min(written)),
-            Step::Append(_)
-            | Step::Replicate(_)
-            | Step::BeginEpoch
-            | Step::Turn { .. }
-            | Step::Complete
-            | Step::WantDurable
-            | Step::Sync
-            | Step::Seal
-            | Step::DueJobs { .. }
-            | Step::Checkpoint
-            | Step::Retention { .. }
-            | Step::Truncate(_)
-            | Step::RestartAt(_)
-            | Step::RaiseStart(_)
-            | Step::Room(_)
-            | Step::Reopen
-            | Step::Other
-            | Step::Delete
-            | Step::Make
-            | Step::Rot { .. }
-            | Step::Examine { .. }
-            | Step::Repair
-            | Step::ReopenLog => Ok(()),
-        }
+        model.written = model.written.max(written);
+        look(model, written)
     }
 }

@@ -121,7 +121,9 @@ impl Medium {
         config.mount_options = vec![MountOption::FSName("highwater-soak".to_owned())];
         config.n_threads = Some(2);
         let system = System::new(Arc::clone(&self.tree), self.sync);
-        self.session = Some(spawn_mount(system, self.root.path(), &config)?);
+        let session = spawn_mount(system, self.root.path(), &config);
+        self.session =
+            Some(session.map_err(|error| io::Error::new(error.kind(), format!("mounting: {error}")))?);
         Ok(())
     }
 
@@ -130,7 +132,8 @@ impl Medium {
         match session.umount_and_join() {
             // What a killed process had under way in its rings holds files a little longer than it lived.
             Err(_) if is_mounted(self.root.path()) => detach(self.root.path()),
-            done => done,
+            // Who served it was interrupted, which is what an end of the power is. What it may still be asked is of a life that is over.
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 }
