@@ -23,15 +23,11 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         .flat_map(|subject| (0..subject.files()).map(move |number| (subject, number)))
         .collect();
     let next = AtomicUsize::new(0);
-    let outcomes = Mutex::new((Outcomes::default(), Vec::new()));
+    let outcomes = Mutex::new(Outcomes::default());
     let work = || {
         while let Some((subject, number)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let judged = subject.damage_file(*number, one_in);
-            let mut outcomes = outcomes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            match judged {
-                Ok(one) => outcomes.0.add(&one),
-                Err(what) => outcomes.1.push(what),
-            }
+            let found = subject.damage_file(*number, one_in);
+            outcomes.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(found);
         }
     };
     std::thread::scope(|scope| {
@@ -39,10 +35,10 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
             scope.spawn(work);
         }
     });
-    let (outcomes, wrong) = &*outcomes.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let outcomes = outcomes.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     println!("{outcomes}");
-    for what in wrong {
+    for what in outcomes.wrong() {
         println!("{what}\n");
     }
-    if wrong.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if outcomes.wrong().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -8,6 +8,7 @@
 //! | `meta.properties` | which node of which cluster this is | strict parsing |
 //! | `.kafka_cleanshutdown` | the last stop was clean, and what the logs were then | a field that holds the CRC of the rest |
 //! | `highwater-damaged-ranges` | what cannot be read | the same; and what it names is read again |
+//! | `highwater-has-gaps` | there may be gaps of offsets | it is there or not |
 //!
 //! A file that cannot be believed is [`Reading::Damaged`], which is never the same as empty, zero or missing: what it would have said is
 //! unknown. Nothing here decides what follows from that.
@@ -16,6 +17,7 @@ mod clean;
 mod damage;
 mod epochs;
 mod file;
+mod gaps;
 mod metadata;
 mod offsets;
 mod properties;
@@ -32,6 +34,7 @@ pub use epochs::{LEADER_EPOCH_CHECKPOINT, decode_epochs, encode_epochs};
 pub(crate) use epochs::{read_epochs, write_epochs};
 pub(crate) use file::renew_file;
 pub use file::{CHECKPOINT_BYTES_MAX, Certainty, Reading, replace_file};
+pub(crate) use gaps::{GAPS_NOTE, note_gaps};
 pub use metadata::{PARTITION_METADATA, decode_partition_metadata, encode_partition_metadata};
 pub(crate) use metadata::{read_partition_metadata, write_partition_metadata};
 pub use offsets::{

@@ -123,12 +123,17 @@ impl Inner {
                 return Err(ReplicaAppendError::BelowEnd { first, end, log_end });
             }
             let mut demand = self.demand_for_roll(bytes, now);
-            let mut new_epoch = None;
+            let (mut new_epoch, mut is_behind_gap) = (None, false);
             if matches!(admitted, Admitted::Yes) {
                 let mut run: Option<Run> = None;
                 while let Some((at, header)) = headers.peek() {
                     if is_new_epoch(&writer, header.leader_epoch) {
                         new_epoch = header.leader_epoch.map(|epoch| (epoch, header.base_offset));
+                        break;
+                    }
+                    let expected = run.as_ref().map_or(log_end, |run| run.end);
+                    is_behind_gap = header.base_offset > expected && !writer.gaps_noted;
+                    if is_behind_gap {
                         break;
                     }
                     demand = Demand {
@@ -157,6 +162,10 @@ impl Inner {
             self.shared.hand_driver_on();
             if let Some((epoch, start)) = new_epoch {
                 if let Err(no_room) = self.note_epoch(epoch, start) {
+                    return self.replica_result(first, done, &no_room.into(), demand.bytes);
+                }
+            } else if is_behind_gap {
+                if let Err(no_room) = self.note_gaps() {
                     return self.replica_result(first, done, &no_room.into(), demand.bytes);
                 }
             } else if headers.peek().is_some()

@@ -51,7 +51,7 @@ impl Inner {
         let _file = lock(&self.epoch_file);
         let (start, history) = {
             let mut writer = self.writer();
-            self.check_takes_epochs(&writer)?;
+            self.check_takes_appends(&writer)?;
             if let Some(latest) = writer.epochs.latest().filter(|latest| latest.epoch > epoch) {
                 return Err(NotBegun::Stale { latest: latest.epoch });
             }
@@ -83,7 +83,7 @@ impl Inner {
         }
     }
 
-    fn check_takes_epochs(&self, writer: &Writer) -> Result<(), NoRoom> {
+    pub(crate) fn check_takes_appends(&self, writer: &Writer) -> Result<(), NoRoom> {
         if self.shared.has_failed() {
             return Err(NoRoom::Closed(Closed::StoreFailed));
         }
@@ -101,7 +101,7 @@ impl Inner {
         let history = {
             let mut writer = self.writer();
             writer.epochs_unsynced = certainty == Certainty::Written;
-            writer.epochs.clone()
+            writer.uncut_epochs.as_ref().unwrap_or(&writer.epochs).clone()
         };
         self.put_history(&history, certainty).map_err(|error| {
             self.writer().epochs_unsynced = true;

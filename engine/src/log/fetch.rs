@@ -1,8 +1,10 @@
 //! Reads of a log: the tail from memory, the rest from the page cache, and what is not there by a job.
 //!
-//! Every batch that is given out was checked, and fits behind the one before it or where its index entry says. What does not fit, and a gap
-//! that nobody has looked into, is *suspect*: a job examines the whole segment, and then it is known what is damaged.
+//! Every batch that is given out was checked, fits behind the one before it or where its index entry says, and has the epoch that the log's
+//! history has there. What does not fit, and a gap that nobody has looked into, is *suspect*: a job examines the whole segment, and then it
+//! is known what is damaged.
 
+use std::cell::OnceCell;
 use std::io;
 use std::sync::Arc;
 
@@ -15,7 +17,8 @@ use super::{Cleanup, Closed, ReadError};
 use crate::batch::{BatchView, HEADER_BYTES, LegacyMessage, PREFIX_BYTES};
 use crate::index::{OffsetEntry, Span};
 use crate::segment::{DamagedRange, FileKind, Frame, Segment, WalkError, frame_at};
-use crate::units::Offset;
+use crate::state::EpochHistory;
+use crate::units::{LeaderEpoch, Offset};
 
 /// Read at most in front of the batch that is wanted, because the index is sparse.
 const LEAD_BYTES_MAX: usize = 8 << 10;
@@ -27,6 +30,34 @@ pub(crate) enum Source<'a> {
     PageCache,
     /// The device too; and what is suspect is examined by this.
     Device { examine: &'a dyn Fn(&Arc<Segment>) -> Result<(), ReadError> },
+}
+
+/// What a log knows beside its segments, asked when a read has come to files.
+pub(crate) trait Known {
+    /// What happens to old segments.
+    fn cleanup(&self) -> Cleanup;
+
+    /// The leader epoch at an offset, in the history as it is when the batch there has been read.
+    fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch>;
+}
+
+/// What the log knows at the time of a read.
+struct KnownNow<'a> {
+    log: &'a Inner,
+    epochs: OnceCell<EpochHistory>,
+}
+
+impl Known for KnownNow<'_> {
+    fn cleanup(&self) -> Cleanup {
+        self.log.config().cleanup
+    }
+
+    fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
+        // What is below the ceiling of the read was appended before, and its epoch was in the history before that. Of a batch that lies across
+        // the start the rest is known.
+        let epochs = self.epochs.get_or_init(|| self.log.writer().epochs.clone());
+        epochs.epoch_at(offset.max(self.log.marks.start.get()))
+    }
 }
 
 /// What one attempt at a file gave.
@@ -76,7 +107,7 @@ impl Inner {
             return Err(why.into());
         }
         let segments = view.segments.get(view.floor(asked.from)..).unwrap_or_default();
-        read_segments(segments, asked, ceiling, &|| self.config().cleanup, source)
+        read_segments(segments, asked, ceiling, &KnownNow { log: self, epochs: OnceCell::new() }, source)
     }
 
     /// A failed write closes a log for appends only; a log without files is closed for reads too.
@@ -90,7 +121,7 @@ pub(crate) fn read_segments(
     segments: &[Arc<Segment>],
     asked: &ColdRead,
     ceiling: Offset,
-    cleanup: &dyn Fn() -> Cleanup,
+    known: &dyn Known,
     source: Source<'_>,
 ) -> Result<Read, ReadError> {
     let mut before: Option<&Arc<Segment>> = None;
@@ -100,12 +131,12 @@ pub(crate) fn read_segments(
         }
         if let Some(before) = before.filter(|_| segment.base() > asked.from) {
             // Between two segments, too, there may be a gap.
-            let found = examined(before, source, || gap_behind(before, asked.from, cleanup))?;
+            let found = examined(before, source, || gap_behind(before, asked.from, known))?;
             if matches!(found, Found::NotInMemory) {
                 return Ok(Read::Cold(*asked));
             }
         }
-        match examined(segment, source, || read_segment(segment, asked, ceiling, source))? {
+        match examined(segment, source, || read_segment(segment, asked, ceiling, known, source))? {
             Found::Records(records) => return Ok(Read::Records(records)),
             Found::NotInMemory | Found::Suspect(_) => return Ok(Read::Cold(*asked)),
             Found::Below => {}
@@ -118,11 +149,11 @@ pub(crate) fn read_segments(
 }
 
 /// A log that is not compacted has no gaps between its segments.
-fn gap_behind(segment: &Segment, from: Offset, cleanup: &dyn Fn() -> Cleanup) -> Result<Found, ReadError> {
+fn gap_behind(segment: &Segment, from: Offset, log: &dyn Known) -> Result<Found, ReadError> {
     if let Some(range) = segment.damaged_between(from, segment.size()) {
         return Err(known(segment, &range));
     }
-    let is_dense = cleanup() == Cleanup::Delete;
+    let is_dense = log.cleanup() == Cleanup::Delete;
     Ok(if is_dense && !segment.is_all_examined() { Found::Suspect(segment.size()) } else { Found::Below })
 }
 
@@ -146,11 +177,12 @@ fn read_segment(
     segment: &Arc<Segment>,
     asked: &ColdRead,
     ceiling: Offset,
+    log: &dyn Known,
     source: Source<'_>,
 ) -> Result<Found, ReadError> {
     let from = asked.from.max(segment.base());
     if segment.damaged().is_some() {
-        return read_found(segment, from, asked, ceiling, source);
+        return read_found(segment, from, asked, ceiling, log, source);
     }
     let Span { floor: entry, ceiling: next } =
         segment.span(from).map_err(|error| unreadable(segment, error))?;
@@ -171,13 +203,13 @@ fn read_segment(
     let Some(buffer) = fill(segment, begin.position, wanted, source)? else { return Ok(Found::NotInMemory) };
     match first_wanted(segment, &buffer, from, begin) {
         First::Here(skip, frame) if buffer.has(skip, frame.size, asked.bytes_max) => {
-            Ok(gather(segment, &buffer, skip, &frame, asked, ceiling))
+            Ok(gather(segment, &buffer, skip, &frame, asked, ceiling, log))
         }
         First::Here(skip, frame) => {
-            read_on(segment, begin.position + skip as u64, &frame, asked, ceiling, source)
+            read_on(segment, begin.position + skip as u64, &frame, asked, ceiling, log, source)
         }
         // The index was far off: find it, and read again from there.
-        First::Elsewhere => read_found(segment, from, asked, ceiling, source),
+        First::Elsewhere => read_found(segment, from, asked, ceiling, log, source),
         First::End => Ok(Found::Below),
         First::Suspect(position) => Ok(Found::Suspect(position)),
     }
@@ -230,6 +262,7 @@ fn read_found(
     from: Offset,
     asked: &ColdRead,
     ceiling: Offset,
+    log: &dyn Known,
     source: Source<'_>,
 ) -> Result<Found, ReadError> {
     let found = match segment.find(from) {
@@ -245,7 +278,7 @@ fn read_found(
     if frame.base > from && !segment.is_examined(position) {
         return Ok(Found::Suspect(position));
     }
-    read_on(segment, position, &frame, asked, ceiling, source)
+    read_on(segment, position, &frame, asked, ceiling, log, source)
 }
 
 /// Reads from the batch that is wanted up to the next damage.
@@ -255,6 +288,7 @@ fn read_on(
     frame: &Frame,
     asked: &ColdRead,
     ceiling: Offset,
+    log: &dyn Known,
     source: Source<'_>,
 ) -> Result<Found, ReadError> {
     if frame.size as u64 > segment.size().saturating_sub(position) {
@@ -270,7 +304,7 @@ fn read_on(
         wanted = wanted.min(usize::try_from(range.bytes.0 - position).unwrap_or(usize::MAX));
     }
     let Some(buffer) = fill(segment, position, wanted, source)? else { return Ok(Found::NotInMemory) };
-    Ok(gather(segment, &buffer, 0, frame, asked, ceiling))
+    Ok(gather(segment, &buffer, 0, frame, asked, ceiling, log))
 }
 
 enum First {
@@ -320,6 +354,7 @@ fn gather(
     first: &Frame,
     asked: &ColdRead,
     ceiling: Offset,
+    log: &dyn Known,
 ) -> Found {
     let mut at = skip;
     let mut end = first.base;
@@ -334,7 +369,11 @@ fn gather(
         if frame.last >= ceiling && (at > skip || is_whole(bytes)) {
             break;
         }
-        if !is_whole(bytes) || !fits(segment, position, &frame, end) {
+        let has_its_epoch = || {
+            let known = log.epoch_at(frame.base);
+            known.is_none() || known == frame.epoch || segment.is_examined(position)
+        };
+        if !is_whole(bytes) || !fits(segment, position, &frame, end) || !has_its_epoch() {
             if at == skip {
                 return Found::Suspect(position);
             }

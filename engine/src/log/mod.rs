@@ -19,6 +19,7 @@ mod error;
 mod facts;
 mod fetch;
 mod flights;
+mod gaps;
 mod group;
 mod handle;
 mod inner;
@@ -53,7 +54,7 @@ pub use ladder::{Appended, LogId, Permit, Step, Ticket};
 pub use read::{ColdRead, Read, Records, TimestampedOffset};
 pub use reserve::{RESERVE_FILE, ReserveReport};
 
-pub(crate) use fetch::{Source, read_segments};
+pub(crate) use fetch::{Known, Source, read_segments};
 pub(crate) use inner::{Inner, View, Waiter};
 pub(crate) use marks::Marks;
 pub(crate) use news::sort;

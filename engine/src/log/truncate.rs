@@ -101,6 +101,7 @@ impl Inner {
             self.remove_snapshots(|offset| offset > end)?;
         }
         self.cut_files(go, &last, size)?;
+        self.writer().uncut_epochs = None;
         if epochs_changed {
             self.withdraw_epochs(Certainty::Written)?;
         }
@@ -291,7 +292,11 @@ impl Inner {
         let is_left = |segment: Offset| segments.iter().any(|left| left.base() == segment);
         writer.damaged.retain(|range| is_left(range.segment) && range.offsets.start() < end);
         self.marks.cut(end);
+        let before = writer.epochs.clone();
         let epochs_changed = self.holds(Rule::EpochsFollowTruncation) && writer.epochs.truncate_from_end(end);
+        if epochs_changed {
+            writer.uncut_epochs = Some(before);
+        }
         self.set_segments(segments);
         lock(&self.tail).clear();
         epochs_changed

@@ -18,6 +18,9 @@ pub(crate) struct Writer {
     pub(crate) config: Arc<LogConfig>,
     pub(crate) phase: Phase,
     pub(crate) epochs: EpochHistory,
+    /// While a cut is under way, and when it has failed: the history of the batches that may still be in the files. Their epochs stay in the
+    /// file, because a last batch whose epoch is not there counts as damaged.
+    pub(crate) uncut_epochs: Option<EpochHistory>,
     /// Whether the file of epochs lags behind, or is not synced.
     pub(crate) epochs_unsynced: bool,
     pub(crate) producers: Producers,
@@ -30,6 +33,8 @@ pub(crate) struct Writer {
     pub(crate) unsealed: VecDeque<Unsealed>,
     /// What is known to be damaged, by segment and place; the segments know it too.
     pub(crate) damaged: Vec<DamagedRange>,
+    /// Whether its directory says that there may be gaps of offsets.
+    pub(crate) gaps_noted: bool,
     /// The time of the last append.
     pub(crate) clock: Now,
     /// Whether the log is in the list of dirty ones.

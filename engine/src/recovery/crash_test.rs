@@ -58,6 +58,7 @@ fn any_directory(chance: &mut fastrand::Rng) -> Directory {
     let epochs = chance.bool().then(|| any_epoch_file(chance, &segments, log_start, point));
     let points = [RecoveryPoint::Known(at(point)), RecoveryPoint::NoEntry, RecoveryPoint::Unknown];
     Directory {
+        gaps: if chance.bool() { Gaps::Legal } else { Gaps::Never },
         segments,
         others: vec![("00000000000000000003.snapshot".to_owned(), 10)],
         recovery_point: points[chance.usize(0..3)],

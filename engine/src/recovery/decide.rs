@@ -7,6 +7,7 @@ use super::facts::{Facts, Machine, RecoveryPoint, Refusal, SegmentFiles, Sorted,
 use super::orders::{ScanDepth, plan_scan};
 use super::plan::{Plan, Step, SuspectReason};
 use super::scan::{BadBytes, BadKind, SegmentScan};
+use crate::checkpoint::GAPS_NOTE;
 use crate::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::segment::DamagedRange;
 use crate::units::{Offset, OffsetRange};
@@ -54,6 +55,11 @@ fn plan_by(facts: &Facts) -> Result<Plan, Refusal> {
     plan.epochs = believed.history;
     if facts.epochs.file.as_ref() != Some(&plan.epochs) || facts.stop == Stop::Unclean {
         plan.steps.push(Step::RewriteEpochs);
+    }
+    if facts.scans.values().any(|scan| scan.leaps_at_end)
+        && !facts.files.iter().any(|file| file.name == GAPS_NOTE)
+    {
+        plan.steps.push(Step::NoteGaps);
     }
     if facts.stop == Stop::Unclean {
         plan_rewriting(&mut plan, &sorted.segments);

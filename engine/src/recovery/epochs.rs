@@ -1,6 +1,6 @@
 //! Which leader epochs to believe: those of the checkpoint that the log confirms, and those of the batches that were read.
 
-use super::facts::{EpochFacts, Facts};
+use super::facts::{EpochFacts, Facts, Machine, Stop};
 use super::scan::EpochRun;
 use crate::state::{EpochHistory, EpochStart};
 use crate::units::{LeaderEpoch, Offset, OffsetRange};
@@ -20,10 +20,13 @@ pub(super) fn believed(facts: &Facts, log: OffsetRange) -> Believed {
         let kept = scan.runs.iter().filter(|run| run.offsets.start() < log.end());
         runs.extend(kept.map(|run| (*base, *run)));
     }
-    let confirmed = confirmed_by_log(&facts.epochs, &runs, log);
-    let damaged = unconfirmed(&facts.epochs, &runs);
-    let mut entries = confirmed;
-    for (_, run) in runs.iter().filter(|(base, run)| !damaged.contains(&(*base, *run))) {
+    let damaged = unconfirmed(facts, &runs);
+    runs.retain(|run| !damaged.contains(run));
+    let is_damaged = |base: Offset| damaged.iter().any(|(_, run)| run.offsets.contains(base));
+    let mut epochs = facts.epochs.clone();
+    epochs.witnesses.retain(|witness| !is_damaged(witness.base));
+    let mut entries = confirmed_by_log(&epochs, &runs, log);
+    for (_, run) in &runs {
         entries.extend(run.epoch.map(|epoch| EpochStart { epoch, start: run.offsets.start() }));
     }
     // An older checkpoint may name a beginning behind what is left; put behind the batches' epochs, it would evict them.
@@ -74,18 +77,43 @@ fn confirmed(
     (epoch == entry.epoch).then_some(EpochStart { start, ..entry })
 }
 
-/// Single batches whose epoch differs from that of both neighbours, which agree, and is not in the checkpoint.
-fn unconfirmed(epochs: &EpochFacts, runs: &[(Offset, EpochRun)]) -> Vec<(Offset, EpochRun)> {
+/// Single batches whose epoch the checkpoint does not have there, and their neighbours show to be wrong: it does not lie between theirs. At the end of the log there is no second neighbour: there an epoch is wrong where the checkpoint lets the one before
+/// go on, because it is written before an epoch's first batch.
+fn unconfirmed(facts: &Facts, runs: &[(Offset, EpochRun)]) -> Vec<(Offset, EpochRun)> {
+    let file = facts.epochs.file.as_ref();
     let in_file = |run: &EpochRun| {
-        let mut starts = epochs.file.iter().flat_map(EpochHistory::starts);
+        let mut starts = file.iter().flat_map(|file| file.starts());
         starts.any(|entry| Some(entry.epoch) == run.epoch && run.offsets.contains(entry.start))
+    };
+    let known = |run: &EpochRun| file.and_then(|file| file.epoch_at(run.offsets.start()));
+    let in_doubt = |run: &EpochRun| {
+        run.batches == 1 && !in_file(run) && (run.epoch.is_none() || known(run) != run.epoch)
     };
     let mut damaged = Vec::new();
     for three in runs.windows(3) {
         let [(_, before), (base, run), (_, after)] = three else { continue };
-        if run.batches == 1 && before.epoch == after.epoch && run.epoch != before.epoch && !in_file(run) {
+        let is_between = (before.epoch..=after.epoch).contains(&run.epoch);
+        if in_doubt(run) && before.epoch <= after.epoch && !is_between {
             damaged.push((*base, *run));
         }
+    }
+    // What is damaged is no neighbour.
+    let runs: Vec<_> = runs.iter().filter(|run| !damaged.contains(run)).copied().collect();
+    if let [(base, first), (_, after), ..] = &runs[..]
+        && in_doubt(first)
+        && (first.epoch > after.epoch
+            || (first.epoch.is_none() && known(first).is_some() && known(first) == after.epoch))
+    {
+        damaged.push((*base, *first));
+    }
+    // A power loss may have taken the checkpoint that named it.
+    let is_certain = facts.stop != Stop::Unclean || facts.machine == Machine::Same;
+    if let [.., (_, before), (base, last)] = &runs[..]
+        && in_doubt(last)
+        && last.epoch != before.epoch
+        && (last.epoch < before.epoch || (is_certain && known(last).is_some() && known(last) == before.epoch))
+    {
+        damaged.push((*base, *last));
     }
     damaged
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::context::Gaps;
 use super::scan::SegmentScan;
 use crate::checkpoint::CleanPartition;
 use crate::state::EpochHistory;
@@ -22,6 +23,8 @@ pub(crate) struct Facts {
     pub stop: Stop,
     /// Whether what was written and not synced has survived since.
     pub machine: Machine,
+    /// Whether batches with gaps in front of them may have been appended.
+    pub gaps: Gaps,
     /// What was found in the segments that [`super::plan_scan`] asked for, by the segment's base.
     pub scans: BTreeMap<Offset, SegmentScan>,
     /// What is known of leader epochs.

@@ -21,10 +21,15 @@
 //! may be missing at all. The tail is looked at on every start, also after a clean stop (Kafka trusts it then, appends behind
 //! a torn batch, and loses what it appended). Recovery never advances the recovery point: what it read may be in memory only.
 
+mod context;
+#[cfg(test)]
+mod context_test;
 #[cfg(test)]
 mod crash_test;
 mod decide;
 mod epochs;
+#[cfg(test)]
+mod epochs_test;
 mod facts;
 #[cfg(test)]
 mod model_test;
@@ -34,10 +39,11 @@ mod plan;
 mod recovery_test;
 mod scan;
 
+pub(crate) use context::{Gaps, SegmentContext};
 pub(crate) use decide::plan_recovery;
 pub use facts::Refusal;
 pub(crate) use facts::{EpochFacts, EpochWitness, Facts, FileFact, Machine, RecoveryPoint, StartGuard, Stop};
 pub(crate) use orders::{ScanDepth, ScanOrder, plan_scan};
 pub use plan::{Plan, Step, SuspectReason};
 pub use scan::BadKind;
-pub(crate) use scan::{EpochRun, SegmentScan, SegmentScanner};
+pub(crate) use scan::{Placed, SegmentScan, SegmentScanner};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::batch::{Attributes, BatchHeader, Compression};
+use crate::checkpoint::GAPS_NOTE;
 use crate::state::{EpochHistory, EpochStart};
 use crate::units::{LeaderEpoch, Offset, OffsetRange, Timestamp};
 
@@ -48,12 +49,16 @@ pub(super) fn bytes_of(items: &[Item]) -> u64 {
 }
 
 pub(super) fn scan(base: i64, items: &[Item]) -> SegmentScan {
-    let mut scanner = SegmentScanner::new(at(base), bytes_of(items), 0, at(base));
+    scan_in(base, items, SegmentContext::default())
+}
+
+fn scan_in(base: i64, items: &[Item], context: SegmentContext) -> SegmentScan {
+    let mut scanner = SegmentScanner::new(at(base), bytes_of(items), 0, at(base), context);
     let mut position = 0;
     for item in items {
         match item {
             Batch(base, count, epoch) => {
-                scanner.batch(position, &header(*base, *count, *epoch));
+                let _ = scanner.batch(position, &header(*base, *count, *epoch));
             }
             Bad(_, kind) => scanner.bad(position, *kind),
         }
@@ -72,6 +77,7 @@ pub(super) struct Directory {
     pub(super) stop: Stop,
     pub(super) machine: Machine,
     pub(super) epochs: Option<EpochHistory>,
+    pub(super) gaps: Gaps,
 }
 
 impl Directory {
@@ -85,6 +91,7 @@ impl Directory {
             stop: Stop::Unclean,
             machine: Machine::Same,
             epochs: None,
+            gaps: Gaps::Legal,
         }
     }
 
@@ -114,9 +121,6 @@ impl Directory {
 
     pub(super) fn facts(&self) -> Facts {
         let orders = plan_scan(&self.files(), self.recovery_point, self.stop, self.epochs.is_some()).unwrap();
-        let scans = orders
-            .iter()
-            .map(|order| (order.base, scan(order.base.value(), &self.segments[&order.base.value()])));
         let batches = self.segments.values().flatten().filter_map(|item| match item {
             Batch(base, count, epoch) => Some(header(*base, *count, *epoch)),
             Bad(..) => None,
@@ -126,16 +130,22 @@ impl Directory {
             let found = batches.iter().find(|batch| batch.last_offset() >= entry.start)?;
             Some(EpochWitness { start: entry.start, base: found.base_offset, epoch: found.leader_epoch })
         });
-        Facts {
+        let mut facts = Facts {
             files: self.files(),
+            gaps: self.gaps,
             recovery_point: self.recovery_point,
             log_start: self.log_start,
             start_guard: StartGuard::Guarded,
             stop: self.stop,
             machine: self.machine,
             epochs: EpochFacts { file: self.epochs.clone(), witnesses: witnesses.collect() },
-            scans: scans.collect(),
+            scans: BTreeMap::new(),
+        };
+        for base in orders.iter().map(|order| order.base) {
+            let context = SegmentContext::of(&facts, base);
+            facts.scans.insert(base, scan_in(base.value(), &self.segments[&base.value()], context));
         }
+        facts
     }
 
     pub(super) fn plan(&self) -> Plan {
@@ -171,6 +181,10 @@ impl Directory {
                 }
             }
             Step::RewriteEpochs => self.epochs = Some(plan.epochs.clone()),
+            Step::NoteGaps => {
+                self.keep(Some(&GAPS_NOTE.to_owned()), 0);
+                self.gaps = Gaps::Legal;
+            }
         }
     }
 

@@ -45,7 +45,8 @@ impl Plan {
             | Step::RewriteSegment { .. }
             | Step::CreateSegment { .. }
             | Step::RebuildIndex { .. }
-            | Step::RewriteEpochs => 0,
+            | Step::RewriteEpochs
+            | Step::NoteGaps => 0,
         };
         self.steps.iter().map(cut).sum()
     }
@@ -103,6 +104,8 @@ pub enum Step {
     },
     /// Write the epoch checkpoint with the plan's epochs.
     RewriteEpochs,
+    /// Note that there may be gaps of offsets: whoever has written the log has left one at its end, and does not note it.
+    NoteGaps,
 }
 
 /// Why a replica may lack records that it once had.
@@ -200,6 +203,7 @@ impl fmt::Display for Step {
             Self::CreateSegment { base } => write!(f, "make an empty segment {base}"),
             Self::RebuildIndex { base } => write!(f, "make the indexes of segment {base} again"),
             Self::RewriteEpochs => write!(f, "write the epoch checkpoint again"),
+            Self::NoteGaps => write!(f, "note that there are gaps"),
         }
     }
 }

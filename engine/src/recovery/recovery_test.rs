@@ -364,7 +364,7 @@ fn indexes_are_made_again_where_they_cannot_be_right() {
 #[test]
 fn the_epoch_checkpoint_is_believed_entry_by_entry() {
     let old = [Batch(0, 4, 1), Batch(4, 4, 2)];
-    let new = [Batch(8, 4, 3), Batch(12, 4, 5)];
+    let new = [Batch(8, 4, 3), Batch(12, 2, 5), Batch(14, 2, 5)];
     let plan = |file: Option<&[(i32, i64)]>| {
         let mut directory = Directory::new(&[(0, &old), (8, &new)]).synced_to(9);
         directory.epochs = file.map(epochs);

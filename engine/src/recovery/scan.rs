@@ -3,6 +3,7 @@
 //! Offsets and leader epochs lie outside a batch's CRC, so that they can be wrong in a batch that is whole. They are compared with their
 //! neighbours here.
 
+use super::context::SegmentContext;
 use crate::batch::{BatchHeader, StopReason};
 use crate::units::{LeaderEpoch, Offset, OffsetRange};
 
@@ -27,6 +28,8 @@ pub(crate) struct SegmentScan {
     pub bad: Vec<BadBytes>,
     /// The leader epochs of the batches, runs of equal ones together.
     pub runs: Vec<EpochRun>,
+    /// Whether there is a gap in front of the last batch, and nothing says that this is wrong.
+    pub leaps_at_end: bool,
 }
 
 /// A stretch of bytes that is no whole batch in its place.
@@ -53,7 +56,7 @@ pub enum BadKind {
     Zeros,
     /// A batch that is not what was written, or no batch at all.
     Corrupt,
-    /// A whole batch whose offset lies before the end of the one before it, or too far from the segment's base.
+    /// A whole batch whose offset lies before the end of the one before it, or where it cannot have been appended.
     Disorder,
 }
 
@@ -82,22 +85,54 @@ pub(crate) struct EpochRun {
     pub position: (u64, u64),
     /// How many there are.
     pub batches: u64,
+    /// The epoch that the history has there, if there is one to compare with.
+    pub known: Option<LeaderEpoch>,
+}
+
+/// Where a batch is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Placed {
+    /// In its place.
+    Here,
+    /// In its place, and the one before it was not.
+    HereAndNotTheOneBefore,
+    /// It counts among the bad bytes.
+    Nowhere,
+}
+
+/// The account in front of the last batch.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    end: Offset,
+    good_bytes: u64,
+    crc: Option<u32>,
+    /// Whether the batch begins behind that end.
+    is_behind_gap: bool,
+    /// Whether it does, and nothing that is no batch lies between.
+    leaps: bool,
 }
 
 /// Takes in what a scan finds, batch by batch, and keeps the account.
 #[derive(Clone, Debug)]
 pub(crate) struct SegmentScanner {
     scan: SegmentScan,
-    /// The state before the last batch, which turns out to be the wrong one when its successor fits there.
-    before_last: Option<(Offset, u64, Option<u32>)>,
-    last_base: Offset,
+    context: SegmentContext,
+    /// The last batch turns out to be the wrong one when its successor fits there, or when it ends where no batch can.
+    before_last: Option<Before>,
     open: Option<(u64, Offset, BadKind)>,
 }
 
 impl SegmentScanner {
     /// A scan of the segment with this base and size from `from` on, where the batch with the offset `expected`, or a later one,
     /// begins: the base itself at position 0.
-    pub(crate) const fn new(base: Offset, log_bytes: u64, from: u64, expected: Offset) -> Self {
+    pub(crate) const fn new(
+        base: Offset,
+        log_bytes: u64,
+        from: u64,
+        expected: Offset,
+        context: SegmentContext,
+    ) -> Self {
         let scan = SegmentScan {
             base,
             from,
@@ -108,30 +143,37 @@ impl SegmentScanner {
             last_batch_crc: None,
             bad: Vec::new(),
             runs: Vec::new(),
+            leaps_at_end: false,
         };
-        Self { scan, before_last: None, last_base: expected, open: None }
+        Self { scan, context, before_last: None, open: None }
     }
 
-    /// Takes in a whole batch. Gives `false` if it is not in its place, and then it counts among the bad bytes.
-    pub(crate) fn batch(&mut self, position: u64, header: &BatchHeader) -> bool {
+    /// Takes in a whole batch, and says whether it is in its place.
+    pub(crate) fn batch(&mut self, position: u64, header: &BatchHeader) -> Placed {
         let behind = position + header.size_bytes as u64;
-        if !self.in_reach(header) {
-            self.bad(position, BadKind::Disorder);
-            return false;
+        let mut placed = Placed::Here;
+        if self.in_reach(header) && header.base_offset < self.scan.end && self.has_leapt_before(header) {
+            self.forget_the_last();
+            placed = Placed::HereAndNotTheOneBefore;
         }
-        if header.base_offset < self.scan.end && !self.forget_a_leap_before(header) {
+        if !self.in_reach(header) || header.base_offset < self.scan.end {
             self.bad(position, BadKind::Disorder);
-            return false;
+            return Placed::Nowhere;
         }
+        self.before_last = Some(Before {
+            end: self.scan.end,
+            good_bytes: self.scan.good_bytes,
+            crc: self.scan.last_batch_crc,
+            is_behind_gap: header.base_offset > self.scan.end,
+            leaps: header.base_offset > self.scan.end && self.open.is_none(),
+        });
         self.close_bad(position, Some(header.base_offset));
-        self.before_last = Some((self.scan.end, self.scan.good_bytes, self.scan.last_batch_crc));
-        self.last_base = header.base_offset;
         self.scan.good_bytes = behind;
         self.scan.end = header.next_offset();
         self.scan.last_batch_crc = Some(header.crc);
         self.scan.batches += 1;
         self.add_to_runs(position, behind, header);
-        true
+        placed
     }
 
     /// Notes that there is no whole batch at `position`. The owner looks for the next one behind it
@@ -142,6 +184,10 @@ impl SegmentScanner {
 
     /// The account, at the end of the file.
     pub(crate) fn finish(mut self) -> SegmentScan {
+        if self.before_last.is_some_and(|before| self.is_misplaced(before)) {
+            self.forget_the_last();
+        }
+        self.scan.leaps_at_end = self.before_last.is_some_and(|before| before.leaps);
         let end = self.scan.log_bytes;
         self.close_bad(end, None);
         self.scan
@@ -149,23 +195,35 @@ impl SegmentScanner {
 
     fn in_reach(&self, header: &BatchHeader) -> bool {
         let reach = header.last_offset().distance_from(self.scan.base);
-        reach.is_some_and(|distance| distance <= i64::from(i32::MAX)) && header.base_offset >= self.scan.base
+        reach.is_some_and(|distance| distance <= i64::from(i32::MAX))
+            && header.base_offset >= self.scan.base
+            && self.context.limit.is_none_or(|limit| header.next_offset() <= limit)
     }
 
-    /// A batch that begins too low either is wrong itself, or the one before it was: that one leapt, and this one fits where it
-    /// began. Then the account of that one is taken back.
-    fn forget_a_leap_before(&mut self, header: &BatchHeader) -> bool {
-        let Some((end, good_bytes, crc)) = self.before_last else { return false };
-        if self.open.is_some() || self.last_base <= end || header.base_offset < end {
-            return false;
-        }
-        self.before_last = None;
-        let (position, last_end) = (good_bytes, self.scan.end);
+    /// A batch that begins too low either is wrong itself, or the one before it was: that one leapt, and this one fits where it began.
+    fn has_leapt_before(&self, header: &BatchHeader) -> bool {
+        self.before_last.is_some_and(|before| before.is_behind_gap && header.base_offset >= before.end)
+    }
+
+    /// Whether the last batch ends where none can.
+    fn is_misplaced(&self, before: Before) -> bool {
+        let SegmentScan { log_bytes, last_batch_crc, end, .. } = self.scan;
+        before.leaps
+            && (self.context.contradicts_end(log_bytes, last_batch_crc, end)
+                || self.context.contradicts_leap(before.end, end))
+    }
+
+    /// Takes the account of the last batch back: it is not in its place.
+    fn forget_the_last(&mut self) {
+        let Some(Before { end, good_bytes, crc, .. }) = self.before_last.take() else { return };
+        let last_end = self.scan.end;
         (self.scan.end, self.scan.good_bytes, self.scan.last_batch_crc) = (end, good_bytes, crc);
         self.scan.batches -= 1;
         self.take_from_runs(last_end, end, good_bytes);
-        self.bad(position, BadKind::Disorder);
-        true
+        // What lies in front of it, and is no batch either, goes on.
+        let before = self.scan.bad.pop_if(|bad| bad.position >= good_bytes);
+        let kind = before.map_or(BadKind::Disorder, |before| before.kind);
+        self.open = Some((good_bytes, end, kind));
     }
 
     fn close_bad(&mut self, until: u64, next: Option<Offset>) {
@@ -175,8 +233,11 @@ impl SegmentScanner {
     }
 
     fn add_to_runs(&mut self, position: u64, behind: u64, header: &BatchHeader) {
+        let epochs = &self.context.epochs;
+        // Of a batch that lies across the log's start the rest is known.
+        let known = epochs.epoch_at(header.base_offset).or_else(|| epochs.epoch_at(header.last_offset()));
         match self.scan.runs.last_mut() {
-            Some(run) if run.epoch == header.leader_epoch => {
+            Some(run) if run.epoch == header.leader_epoch && run.known == known => {
                 run.offsets =
                     OffsetRange::new(run.offsets.start(), header.next_offset()).unwrap_or(run.offsets);
                 run.position.1 = behind;
@@ -187,6 +248,7 @@ impl SegmentScanner {
                 offsets: header.offsets(),
                 position: (position, behind),
                 batches: 1,
+                known,
             }),
         }
     }

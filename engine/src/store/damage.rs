@@ -12,10 +12,11 @@ use super::scan::{Place, scan_segment};
 use super::{JobDone, JobError, Store};
 use crate::checkpoint::{DAMAGE_NOTE, NotedDamage, write_damage};
 use crate::log::{Cleanup, ColdRead, FileError, Inner, LogId, ReadError, Source, lock};
-use crate::recovery::{Plan, SegmentScan, SuspectReason};
-use crate::segment::{AtDamage, DamagedRange, FileKind, IndexSettings, Segment, Walk, WalkError};
+use crate::recovery::{Plan, SegmentContext, SuspectReason};
+use crate::segment::{DamagedRange, FileKind, IndexSettings, Segment};
+use crate::state::EpochHistory;
 use crate::sync::MutexGuard;
-use crate::units::{LeaderEpoch, Offset, OffsetRange};
+use crate::units::{Offset, OffsetRange};
 
 /// What lies between a segment's last batch and the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,8 +109,8 @@ impl Store {
         bounds: (u64, Offset),
         gap: GapBehind,
     ) -> io::Result<Vec<DamagedRange>> {
-        let known = |offset| log.writer().epochs.epoch_at(offset);
-        look_for_damage(segment, bounds, gap, &known, self.inner.config.batch_bytes_max)
+        let epochs = log.writer().epochs.clone();
+        look_for_damage(segment, bounds, gap, epochs, self.inner.config.batch_bytes_max)
     }
 
     /// What the next opening has to look at again, if it is not what the file says.
@@ -163,21 +164,21 @@ fn note(log: &Inner, range: &DamagedRange) -> NotedDamage {
     }
 }
 
-/// Everything that is damaged in a segment of `size` bytes behind which the log goes on at `next`; `known` is the epoch that the log's
-/// history has at an offset.
+/// Everything that is damaged in a segment of `size` bytes behind which the log, with this history of epochs, goes on at `next`.
 pub(super) fn look_for_damage(
     segment: &Segment,
     (size, next): (u64, Offset),
     gap: GapBehind,
-    known: &dyn Fn(Offset) -> Option<LeaderEpoch>,
+    epochs: EpochHistory,
     batch_bytes_max: usize,
 ) -> io::Result<Vec<DamagedRange>> {
     let (base, file) = (segment.base(), segment.file()?);
     let log_bytes = size.min(file.size()?);
     let place = Place { base, log_bytes, from: 0, expected: base };
+    let context = SegmentContext::examined(next, epochs);
     // Its index is of no use here, and stays empty.
     let index = IndexSettings { interval_bytes: u64::MAX, bytes_max: 0 }.empty(base);
-    let scan = scan_segment(&file, place, index, batch_bytes_max)?.scan;
+    let scan = scan_segment(&file, place, context, index, batch_bytes_max)?.scan;
     let mut ranges = Vec::new();
     let mut add = |from: Offset, until: Offset, bytes| {
         let offsets = OffsetRange::new(from, until.max(from));
@@ -189,42 +190,14 @@ pub(super) fn look_for_damage(
         add(bad.expected, until, (bad.position, bad.until));
         end = end.max(until);
     }
-    for (offsets, bytes) in wrong_epochs(&scan, known) {
-        add(offsets.start(), offsets.end(), bytes);
+    // Single batches whose epoch is not the one that the log's history has there: headers that are damaged outside of their CRC.
+    for run in
+        scan.runs.iter().filter(|run| run.batches == 1 && run.known.is_some() && run.known != run.epoch)
+    {
+        add(run.offsets.start(), run.offsets.end(), run.position);
     }
-    if scan.end > next {
-        // It is the last one whose offset is wrong: no other is there to tell by.
-        if let Some((position, before)) = batch_beyond(segment, next)? {
-            add(before, next, (position, log_bytes));
-        }
-    } else if end < next && (gap == GapBehind::Damage || log_bytes < size) {
+    if end < next && (gap == GapBehind::Damage || log_bytes < size) {
         add(end, next, (log_bytes, size));
     }
     Ok(ranges)
-}
-
-/// Single batches whose epoch is not the one that the log's history has there: headers that are damaged outside of their CRC.
-fn wrong_epochs(
-    scan: &SegmentScan,
-    known: &dyn Fn(Offset) -> Option<LeaderEpoch>,
-) -> Vec<(OffsetRange, (u64, u64))> {
-    let is_wrong = |run: &&crate::recovery::EpochRun| {
-        let known = known(run.offsets.start());
-        run.batches == 1 && known.is_some() && run.epoch.is_some() && known != run.epoch
-    };
-    scan.runs.iter().filter(is_wrong).map(|run| (run.offsets, run.position)).collect()
-}
-
-/// The batch that ends beyond `next`, and the end of the one before it.
-fn batch_beyond(segment: &Segment, next: Offset) -> io::Result<Option<(u64, Offset)>> {
-    let mut walk = Walk::new(segment, 0, AtDamage::PassOver)?;
-    let mut before = segment.base();
-    loop {
-        match walk.next() {
-            Ok(Some((position, frame))) if frame.end() > next => return Ok(Some((position, before))),
-            Ok(Some((_, frame))) => before = frame.end(),
-            Ok(None) | Err(WalkError::Damaged(_)) => return Ok(None),
-            Err(WalkError::Io(error)) => return Err(error),
-        }
-    }
 }

@@ -163,38 +163,27 @@ fn no_flipped_byte_of_a_sealed_segment_is_served_and_all_others_are() {
     let whole = closed_log(5);
     let bytes = whole.contents(Path::new(SEALED)).unwrap();
     let (mut told, mut silent) = (0, 0);
-    for at in 0..bytes.len() {
+    let (last, _) = crate::batch::scan(&bytes, 0).map(Result::unwrap).last().unwrap();
+    let last_epoch = usize::try_from(last).unwrap() + 15;
+    for (at, byte) in bytes.iter().enumerate() {
         for flip in [0x01, 0x40, 0xff] {
-            let changed = [bytes[at] ^ flip];
-            let ranges = judge_unless_epoch(&whole, at, &bytes, |simulated| {
+            if (at, flip) == (last_epoch, 0x01) {
+                // The last batch of its epoch has the next one then: the epoch checkpoint might as well be wrong.
+                continue;
+            }
+            let changed = [byte ^ flip];
+            let ranges = judge(&whole, &format!("byte {at}"), |simulated| {
                 simulated.damage(Path::new(SEALED), at as u64, &changed).unwrap();
             });
-            match ranges {
-                Some(ranges) if ranges.is_empty() => silent += 1,
-                Some(ranges) => {
-                    assert_eq!(ranges.len(), 1, "byte {at}: {ranges:?}");
-                    told += 1;
-                }
-                None => {}
+            match &ranges[..] {
+                [] => silent += 1,
+                [_] => told += 1,
+                _ => panic!("byte {at}: {ranges:?}"),
             }
         }
     }
     println!("{told} flips were told of, {silent} did not show");
     assert!(told > 1_000 && silent == 0, "{told} told, {silent} silent");
-}
-
-/// A leader epoch lies outside of the CRC, and no reader can tell: `recovery` and an examination compare it with its neighbours.
-fn judge_unless_epoch(
-    whole: &SimulatedDisk,
-    at: usize,
-    bytes: &[u8],
-    damage: impl Fn(&SimulatedDisk),
-) -> Option<Vec<(i64, i64)>> {
-    let in_epoch = crate::batch::scan(bytes, 0).any(|batch| {
-        let (position, _) = batch.unwrap();
-        (at as u64).checked_sub(position).is_some_and(|at| (12..16).contains(&at))
-    });
-    (!in_epoch).then(|| judge(whole, &format!("byte {at}"), damage))
 }
 
 #[test]

@@ -9,12 +9,14 @@ use std::path::PathBuf;
 
 use super::scan::{Place, ScannedSegment, scan_headers, scan_segment};
 use super::{Machine, Stop};
-use crate::checkpoint::{CleanFacts, LEADER_EPOCH_CHECKPOINT, OffsetCheckpoint, Reading, read_epochs};
+use crate::checkpoint::{
+    CleanFacts, GAPS_NOTE, LEADER_EPOCH_CHECKPOINT, OffsetCheckpoint, Reading, read_epochs,
+};
 use crate::disk::{EntryKind, File, Open};
 use crate::index::ActiveIndex;
 use crate::recovery::{
-    self, EpochFacts, Facts, FileFact, Plan, RecoveryPoint, Refusal, ScanDepth, ScanOrder, StartGuard,
-    plan_recovery, plan_scan,
+    self, EpochFacts, Facts, FileFact, Gaps, Plan, RecoveryPoint, Refusal, ScanDepth, ScanOrder,
+    SegmentContext, StartGuard, plan_recovery, plan_scan,
 };
 use crate::segment::{
     FileKind, FirstBatch, Home, IndexSettings, Segment, file_path, index_crc, parse_file_name,
@@ -130,6 +132,7 @@ impl Gathering<'_> {
             Err(why) => return Ok(Err(why)),
         };
         let mut facts = Facts {
+            gaps: self.gaps(&files, recovery_point),
             files,
             recovery_point,
             log_start: trust.log_start(name),
@@ -179,7 +182,8 @@ impl Gathering<'_> {
                 self.tail(&file, whole).unwrap_or_else(|| (whole, self.home.settings.empty(base)))
             }
         };
-        let mut found = scan_segment(&file, place, index, self.batch_bytes_max)?;
+        let mut found =
+            scan_segment(&file, place, SegmentContext::of(facts, base), index, self.batch_bytes_max)?;
         if place.from > 0 {
             let mut first = [0; 64];
             let count = file.read_at(&mut first, 0)?;
@@ -189,6 +193,14 @@ impl Gathering<'_> {
         facts.scans.insert(base, found.scan.clone());
         scanned.insert(base, found);
         Ok(())
+    }
+
+    /// A note says that the log has gaps, and is there before the first of them. Whoever else has written the log has written no note.
+    fn gaps(&self, files: &[FileFact], recovery_point: RecoveryPoint) -> Gaps {
+        let is_ours = matches!(self.source.trust.points, Reading::Known { guarded: true, .. })
+            && matches!(recovery_point, RecoveryPoint::Known(_));
+        let is_noted = files.iter().any(|file| file.name == GAPS_NOTE);
+        if is_ours && !is_noted { Gaps::Never } else { Gaps::Legal }
     }
 
     /// Near the end of a segment that was closed cleanly; `None` if its indexes cannot be believed.

@@ -10,7 +10,8 @@ use super::refusal::{LoadError, LogRefusal};
 use super::scan::ScannedSegment;
 use super::{JobError, LogReport, Store};
 use crate::checkpoint::{
-    Certainty, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, read_partition_metadata, write_epochs,
+    Certainty, GAPS_NOTE, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, note_gaps, read_partition_metadata,
+    write_epochs,
 };
 use crate::disk::{File, Open};
 use crate::log::{
@@ -135,6 +136,9 @@ impl Loading<'_> {
                     let path = self.source.directory.join(LEADER_EPOCH_CHECKPOINT);
                     self.change(write_epochs(disk.as_ref(), &path, &plan.epochs, Certainty::Durable))?;
                 }
+                Step::NoteGaps => {
+                    self.change(note_gaps(disk.as_ref(), &self.source.directory))?;
+                }
                 // Made in memory from what was read, and written when the segment is sealed; a file that is wrong goes now.
                 Step::RebuildIndex { base } => {
                     for kind in [FileKind::OffsetIndex, FileKind::TimeIndex] {
@@ -250,10 +254,11 @@ impl Loading<'_> {
             end: plan.end,
             recovery_point: point,
             epochs: plan.epochs.clone(),
-            epochs_unsynced: false,
             producers: Producers::new(shared.limits.producers),
             unsealed,
             names_unsynced: point < plan.end,
+            gaps_noted: gathered.facts.files.iter().any(|file| file.name == GAPS_NOTE)
+                || plan.steps.contains(&Step::NoteGaps),
             is_dirty: point < plan.end,
             now: self.now,
         })

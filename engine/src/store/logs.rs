@@ -127,10 +127,10 @@ impl Store {
             end: Offset::ZERO,
             recovery_point: Offset::ZERO,
             epochs: EpochHistory::default(),
-            epochs_unsynced: false,
             producers: Producers::new(shared.limits.producers),
             unsealed: Vec::new(),
             names_unsynced: false,
+            gaps_noted: false,
             is_dirty: false,
             now,
         });

@@ -23,6 +23,8 @@ mod files_test;
 mod found;
 #[cfg(test)]
 mod full_disk_test;
+#[cfg(test)]
+mod gaps_test;
 mod gather;
 #[cfg(test)]
 mod index_damage_test;

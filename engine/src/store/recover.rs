@@ -28,10 +28,11 @@ pub(super) struct LoadedLog {
     pub(super) end: Offset,
     pub(super) recovery_point: Offset,
     pub(super) epochs: EpochHistory,
-    pub(super) epochs_unsynced: bool,
     pub(super) producers: Producers,
     pub(super) unsealed: Vec<Unsealed>,
     pub(super) names_unsynced: bool,
+    /// Whether its directory says that it may have gaps.
+    pub(super) gaps_noted: bool,
     /// Whether it holds bytes that may not be durable.
     pub(super) is_dirty: bool,
     pub(super) now: Now,
@@ -52,7 +53,8 @@ impl Store {
             config: Arc::clone(&config),
             phase: Phase::Open,
             epochs: loaded.epochs,
-            epochs_unsynced: loaded.epochs_unsynced,
+            uncut_epochs: None,
+            epochs_unsynced: false,
             producers: loaded.producers,
             queue: WriteQueue::new(loaded.active.size),
             active: loaded.active,
@@ -60,6 +62,7 @@ impl Store {
             names: Names { made: u64::from(loaded.names_unsynced), synced: 0 },
             unsealed: VecDeque::from(loaded.unsealed),
             damaged: Vec::new(),
+            gaps_noted: loaded.gaps_noted,
             clock: loaded.now,
             listed_dirty: loaded.is_dirty,
         };

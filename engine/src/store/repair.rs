@@ -17,6 +17,7 @@ use crate::batch::ReplicatedBatches;
 use crate::checkpoint::Certainty;
 use crate::disk::{Disk, File, Open, is_full};
 use crate::log::{Cleanup, FileError, Inner, LogId, lock, walk_failed};
+use crate::recovery::SegmentContext;
 use crate::segment::{AtDamage, DamagedRange, FileKind, Segment, Walk, file_path};
 use crate::state::{EpochHistory, EpochStart};
 use crate::units::{LeaderEpoch, Now, Offset, OffsetRange};
@@ -178,7 +179,8 @@ impl Store {
         let base = segment.base();
         let place = Place { base, log_bytes: file.size()?, from: 0, expected: base };
         let index = log.config().index_settings().empty(base);
-        let mut found = scan_segment(&file, place, index, self.inner.config.batch_bytes_max)?;
+        let context = SegmentContext::default();
+        let mut found = scan_segment(&file, place, context, index, self.inner.config.batch_bytes_max)?;
         if found.scan.bad.iter().any(|bad| bad.position < behind && bad.until > gap.from) {
             return Err(io::Error::other("what was written reads otherwise"));
         }

@@ -5,7 +5,7 @@ use std::io;
 use crate::batch::{Attributes, BatchHeader, Compression, LegacyMessage, ScanStop, StopReason, scan};
 use crate::disk::File;
 use crate::index::ActiveIndex;
-use crate::recovery::{SegmentScan, SegmentScanner};
+use crate::recovery::{Placed, SegmentContext, SegmentScan, SegmentScanner};
 use crate::segment::{FirstBatch, find_batch_in, frame_at};
 use crate::units::Offset;
 
@@ -31,10 +31,11 @@ pub(super) struct Place {
     pub(super) expected: Offset,
 }
 
-/// Checks every batch from `place` on.
+/// Checks every batch from `place` on, and what is known apart from them.
 pub(super) fn scan_segment(
     file: &File,
     place: Place,
+    context: SegmentContext,
     index: ActiveIndex,
     batch_bytes_max: usize,
 ) -> io::Result<ScannedSegment> {
@@ -42,8 +43,9 @@ pub(super) fn scan_segment(
         file,
         log_bytes: place.log_bytes,
         batch_bytes_max,
-        scanner: SegmentScanner::new(place.base, place.log_bytes, place.from, place.expected),
+        scanner: SegmentScanner::new(place.base, place.log_bytes, place.from, place.expected, context),
         index,
+        last: None,
         first: None,
     };
     let mut position = place.from;
@@ -57,12 +59,13 @@ pub(super) fn scan_segment(
             Next::BehindBad(bad) => (find_batch_in(file, bad + 1, place.log_bytes)?, WINDOW_BYTES),
         };
     }
-    Ok(ScannedSegment { scan: reading.scanner.finish(), index: reading.index, first: reading.first })
+    Ok(reading.finish())
 }
 
 /// Looks at headers alone, for their epochs. What is no header ends it: the batches behind it are not needed to know epochs before.
 pub(super) fn scan_headers(file: &File, place: Place) -> io::Result<SegmentScan> {
-    let mut scanner = SegmentScanner::new(place.base, place.log_bytes, 0, place.base);
+    let mut scanner =
+        SegmentScanner::new(place.base, place.log_bytes, 0, place.base, SegmentContext::default());
     let mut position = 0;
     let mut header = [0; 64];
     while position < place.log_bytes {
@@ -70,7 +73,7 @@ pub(super) fn scan_headers(file: &File, place: Place) -> io::Result<SegmentScan>
         let bytes = header.get(..count).unwrap_or_default();
         match BatchHeader::parse(bytes) {
             Ok(header) => {
-                scanner.batch(position, &header);
+                let _ = scanner.batch(position, &header);
                 position += header.size_bytes as u64;
             }
             Err(_) => match frame_at(bytes) {
@@ -88,6 +91,8 @@ struct Reading<'a> {
     batch_bytes_max: usize,
     scanner: SegmentScanner,
     index: ActiveIndex,
+    /// The last batch that is in its place, unless what follows shows that it is not: not in the index yet.
+    last: Option<(u64, BatchHeader)>,
     first: Option<FirstBatch>,
 }
 
@@ -187,10 +192,29 @@ impl Reading<'_> {
     }
 
     fn found(&mut self, position: u64, header: &BatchHeader) {
-        if self.scanner.batch(position, header) {
-            self.index.note(header.last_offset(), position, header.size_bytes as u64, header.max_timestamp);
-            self.first.get_or_insert(FirstBatch { max_timestamp: header.max_timestamp });
+        match self.scanner.batch(position, header) {
+            Placed::Here => self.note_last(),
+            Placed::HereAndNotTheOneBefore => {}
+            Placed::Nowhere => return,
         }
+        self.last = Some((position, *header));
+        self.first.get_or_insert(FirstBatch { max_timestamp: header.max_timestamp });
+    }
+
+    fn note_last(&mut self) {
+        if let Some((position, header)) = self.last.take() {
+            self.index.note(header.last_offset(), position, header.size_bytes as u64, header.max_timestamp);
+        }
+    }
+
+    fn finish(mut self) -> ScannedSegment {
+        let last = self.last.take();
+        let scan = self.scanner.finish();
+        let mut index = self.index;
+        if let Some((position, header)) = last.filter(|(_, header)| header.next_offset() == scan.end) {
+            index.note(header.last_offset(), position, header.size_bytes as u64, header.max_timestamp);
+        }
+        ScannedSegment { scan, index, first: self.first }
     }
 
     /// How many bytes tell whether it is the window that ends or the batch.

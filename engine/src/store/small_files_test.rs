@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::damage_test::{closed_log, read_beside};
 use super::test_support::*;
 use super::{Job, JobDone, JobKind, OpenReport, Stop, Store, StoreConfig};
 use crate::checkpoint::{
@@ -298,4 +299,24 @@ fn a_closed_store_takes_nothing_more_and_says_so() {
     assert!(matches!(again.close(serde_json::Map::new(), None), Err(super::CloseError::Closed)), "twice");
     assert!(waiting.end() <= log.written(), "what was accepted is written");
     assert!(log.read(at(0), Offset::MAX, 1, true).is_ok() || log.closed().is_some());
+}
+
+#[test]
+fn an_epoch_that_the_file_lets_begin_later_begins_where_its_first_batch_is() {
+    let path = Path::new("/data/t-0").join(LEADER_EPOCH_CHECKPOINT);
+    // Epoch 1 begins at 16, in one of the older segments; by the file it has begun before, or a batch later.
+    for moved in ["1 14\n", "1 18\n", "1 20\n"] {
+        let simulated = closed_log(9);
+        let text = String::from_utf8(simulated.contents(&path).unwrap()).unwrap();
+        assert!(text.contains("1 16\n"), "{text}");
+        simulated.damage(&path, 0, text.replace("1 16\n", moved).as_bytes()).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(simulated);
+        let (store, report) = open(&disk, Path::new("/data"));
+        let starts: Vec<(i32, i64)> =
+            report.logs[0].plan.epochs.starts().iter().map(|e| (e.epoch.value(), e.start.value())).collect();
+        assert_eq!(starts, [(0, 0), (1, 16), (2, 32)], "{moved}: {}", report.logs[0].plan);
+        assert!(report.logs[0].plan.damaged.is_empty());
+        let log = store.log(&name("t-0")).unwrap();
+        assert!(read_beside(&store, &log, moved).1.is_empty(), "all of it is served");
+    }
 }

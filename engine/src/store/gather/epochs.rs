@@ -32,8 +32,8 @@ impl Gathering<'_> {
     /// all the same, and only the headers know what it lacks.
     pub(super) fn checkpoint_is_contradicted(&self, facts: &Facts) -> bool {
         let Some(history) = &facts.epochs.file else { return false };
-        let differs =
-            |offset: Offset, epoch: Option<LeaderEpoch>| epoch.is_some() && history.epoch_at(offset) != epoch;
+        // A batch without an epoch, too, where there should be one.
+        let differs = |offset: Offset, epoch: Option<LeaderEpoch>| history.epoch_at(offset) != epoch;
         let first_read = facts.scans.values().find_map(|scan| scan.runs.first());
         let bases = bases(facts);
         let lowest = bases.first().map_or(Offset::ZERO, |(base, _)| *base);

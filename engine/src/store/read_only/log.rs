@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::look::Since;
 use super::sight::{Sight, Still, bases_in, epochs_in};
 use super::{ReadOnlyError, ReadOnlyStore};
-use crate::log::{ColdRead, LogId, Read, ReadError, Records, Source, read_segments};
+use crate::log::{Cleanup, ColdRead, Known, LogId, Read, ReadError, Records, Source, read_segments};
 use crate::segment::{DamagedRange, FileKind, Segment, frame_at};
 use crate::state::EpochHistory;
 use crate::store::damage::{GapBehind, look_for_damage};
-use crate::units::{Offset, TopicPartition};
+use crate::units::{LeaderEpoch, Offset, TopicPartition};
 
 /// How often another look is begun that meets a change.
 const TRIES_MAX: usize = 64;
@@ -53,6 +53,21 @@ pub struct ReadOnlyLog {
     name: TopicPartition,
     sight: Sight,
     generation: u64,
+}
+
+/// What is known while a log is read that somebody may be changing. Epochs are judged when it is certain that nobody has.
+struct Seen {
+    cleanup: Cleanup,
+}
+
+impl Known for Seen {
+    fn cleanup(&self) -> Cleanup {
+        self.cleanup
+    }
+
+    fn epoch_at(&self, _offset: Offset) -> Option<LeaderEpoch> {
+        None
+    }
 }
 
 impl ReadOnlyLog {
@@ -146,14 +161,9 @@ impl ReadOnlyLog {
         let asked = ColdRead { log, from, ceiling: self.sight.end, bytes_max, at_least_one: true };
         let segments = self.sight.segments.get(self.sight.floor(from)..).unwrap_or_default();
         let examine = |segment: &Arc<Segment>| self.examine(segment);
-        let cleanup = self.store.config.log.cleanup;
-        let read = read_segments(
-            segments,
-            &asked,
-            self.sight.end,
-            &|| cleanup,
-            Source::Device { examine: &examine },
-        )?;
+        let known = Seen { cleanup: self.store.config.log.cleanup };
+        let read =
+            read_segments(segments, &asked, self.sight.end, &known, Source::Device { examine: &examine })?;
         Ok(match read {
             Read::Records(records) => Some(records),
             Read::Empty | Read::Cold(_) => None,
@@ -172,10 +182,10 @@ impl ReadOnlyLog {
         let later = self.sight.segments.iter().find(|later| later.base() > segment.base());
         let next = later.map_or(self.sight.end, |later| later.base());
         let config = &self.store.config;
-        let known = |offset| self.sight.epochs.epoch_at(offset);
+        let epochs = self.sight.epochs.clone();
         let gap = GapBehind::of(config.log.cleanup);
         let size = segment.size();
-        let found = look_for_damage(segment, (size, next), gap, &known, config.batch_bytes_max)
+        let found = look_for_damage(segment, (size, next), gap, epochs, config.batch_bytes_max)
             .map_err(|source| ReadError::Io { path: segment.path(FileKind::Log), source })?;
         segment.set_examined(Some(size), found);
         Ok(())
@@ -188,7 +198,7 @@ impl ReadOnlyLog {
             while let Some(frame) = frame_at(rest) {
                 // Of a batch that lies across the start the rest is known.
                 let known = self.sight.epochs.epoch_at(frame.base.max(self.sight.start));
-                if known.is_some() && frame.epoch.is_some() && known != frame.epoch {
+                if known.is_some() && known != frame.epoch {
                     return false;
                 }
                 rest = rest.get(frame.size..).unwrap_or_default();

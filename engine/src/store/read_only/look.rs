@@ -9,7 +9,7 @@ use super::{ReadOnlyError, ReadOnlyStore, failed};
 use crate::checkpoint::{LOG_STARTS, Reading, read_offsets};
 use crate::disk::{File, LOCK_FILE, Open};
 use crate::index::ActiveIndex;
-use crate::recovery::{Plan, Step};
+use crate::recovery::{Plan, SegmentContext, Step};
 use crate::segment::{FileKind, Home, Segment, file_path, parse_file_name};
 use crate::state::EpochHistory;
 use crate::store::Machine;
@@ -180,7 +180,8 @@ fn see(home: &Home, mut gathered: Gathered, plan: Plan) -> io::Result<Sight> {
             | Step::RewriteSegment { .. }
             | Step::CreateSegment { .. }
             | Step::RebuildIndex { .. }
-            | Step::RewriteEpochs => {}
+            | Step::RewriteEpochs
+            | Step::NoteGaps => {}
         }
     }
     let newest = sizes.pop_last();
@@ -229,7 +230,7 @@ impl On {
     }
 
     /// Reads what has come in this segment, up to the first that is no whole batch. `false` if anything follows behind that, be it in the
-    /// next segment, which is for recovery to judge.
+    /// next segment, or the last one is behind a gap, which is for recovery to judge.
     fn look(&mut self, batch_bytes_max: usize, is_last: bool) -> io::Result<bool> {
         let log_bytes = self.file.size()?;
         if log_bytes <= self.size {
@@ -240,7 +241,10 @@ impl On {
         }
         let place = Place { base: self.base, log_bytes, from: self.size, expected: self.end };
         let index = std::mem::replace(&mut self.index, ActiveIndex::new(self.base, 0, 0));
-        let found = scan_segment(&self.file, place, index, batch_bytes_max)?;
+        let found = scan_segment(&self.file, place, SegmentContext::default(), index, batch_bytes_max)?;
+        if found.scan.leaps_at_end {
+            return Ok(false);
+        }
         let (size, end) = match found.scan.bad.first() {
             Some(bad) if bad.next.is_some() || !is_last => return Ok(false),
             Some(bad) => (bad.position, bad.expected),
