@@ -53,8 +53,9 @@ impl Inner {
             }
             let (next, names, active) = {
                 let writer = self.writer();
-                if let Phase::Closed(why @ Closed::CutFailed) = writer.phase {
-                    // A segment that is known to be shorter than its file would be cut there, and those behind it stay.
+                if let Phase::Closed(why @ (Closed::CutFailed | Closed::Deleted)) = writer.phase {
+                    // A segment that is known to be shorter than its file would be cut there, and those behind it stay. Files of a deleted
+                    // log are not missed, also where somebody still waits for it.
                     let path = self.directory.to_path_buf();
                     return Err(FileError { path, source: io::Error::other(why) });
                 }

@@ -301,3 +301,27 @@ fn a_log_that_could_not_be_opened_again_leaves_no_other_behind() {
     assert_eq!(read_all(&store, &log, 0), bytes);
     assert_eq!(store.logs().len(), 3);
 }
+
+#[test]
+fn a_deleted_log_that_somebody_wants_durable_gives_nothing_up() {
+    for is_wanted_before in [true, false] {
+        let simulated = SimulatedDisk::new(8);
+        let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+        let (store, _) = open(&disk, Path::new("/data"));
+        let log = store.create_log(&name("t-0"), None, small_segments(400), now(0)).unwrap();
+        for _ in 0..8 {
+            append(&log, 2);
+            turn(&store);
+        }
+        assert!(log.segment_count() > 2, "something was rolled, and is not sealed");
+        if is_wanted_before {
+            store.want_durable(&log);
+        }
+        let deleted = store.delete_log(&name("t-0")).unwrap().run(&store);
+        assert!(matches!(deleted, JobDone::Deleted { .. }), "{deleted:?}");
+        store.want_durable(&log);
+        turn(&store);
+        assert!(store.failure().is_none(), "{:?}", store.failure());
+        append(&store.create_log(&name("t-1"), None, small_segments(400), now(0)).unwrap(), 1);
+    }
+}
