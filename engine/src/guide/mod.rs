@@ -7,7 +7,8 @@
 //! - [`platforms`]: features of the crate, systems, file systems, and what weakens where.
 //!
 //! Errors say their fate at the place where they are defined: refuse this call ([`AppendError`](crate::log::AppendError)), close this log
-//! ([`Closed`](crate::log::Closed)), or give this directory up ([`StoreFailure`](crate::store::StoreFailure)); [`errors`](crate::errors) has them in one table.
+//! ([`Closed`](crate::log::Closed)), or give this directory up ([`StoreFailure`](crate::store::StoreFailure)).
+//! [`errors`](crate::errors) has them in one table.
 //!
 //! The repository's `engine/examples` are whole programs: `embedded` (append, durable ticket, read), `tail` (follow from a thread and from a
 //! task), `many_logs` (group commit over many logs), `read_only` (look while another process writes).
