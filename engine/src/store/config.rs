@@ -38,7 +38,7 @@ pub struct StoreConfig {
     pub producer_age_max: Duration,
     /// Bytes that the largest batch on disk may have; a greater length field is damage.
     pub batch_bytes_max: usize,
-    /// Threads beside the caller's that open logs, and end with the opening. 0: none.
+    /// Threads beside the caller's that open logs, or read ahead for one that is long, and end with the opening. 0: none.
     pub opening_threads: usize,
     /// Seeds what is chosen at random (jitter of rolls).
     pub seed: u64,

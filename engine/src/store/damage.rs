@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::checkpoints::Checkpoints;
+use super::read_ahead::IdleHelpers;
 use super::scan::{Place, scan_segment};
 use super::{JobDone, JobError, Store};
 use crate::checkpoint::{DAMAGE_NOTE, NotedDamage, write_damage};
@@ -178,7 +179,7 @@ pub(super) fn look_for_damage(
     let context = SegmentContext::examined(next, epochs);
     // Its index is of no use here, and stays empty.
     let index = IndexSettings { interval_bytes: u64::MAX, bytes_max: 0 }.empty(base);
-    let scan = scan_segment(&file, place, context, index, batch_bytes_max)?.scan;
+    let scan = scan_segment(&file, place, context, index, batch_bytes_max, &IdleHelpers::default())?.scan;
     let mut ranges = Vec::new();
     let mut add = |from: Offset, until: Offset, bytes| {
         let offsets = OffsetRange::new(from, until.max(from));

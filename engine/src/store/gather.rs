@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use super::read_ahead::IdleHelpers;
 use super::scan::{Place, ScannedSegment, scan_headers, scan_segment};
 use super::{Machine, Stop};
 use crate::checkpoint::{
@@ -97,6 +98,7 @@ pub(super) struct Gathering<'a> {
     pub(super) home: Home,
     pub(super) source: &'a LogSource<'a>,
     pub(super) batch_bytes_max: usize,
+    pub(super) idle: &'a IdleHelpers,
 }
 
 impl Gathering<'_> {
@@ -182,8 +184,8 @@ impl Gathering<'_> {
                 self.tail(&file, whole).unwrap_or_else(|| (whole, self.home.settings.empty(base)))
             }
         };
-        let mut found =
-            scan_segment(&file, place, SegmentContext::of(facts, base), index, self.batch_bytes_max)?;
+        let context = SegmentContext::of(facts, base);
+        let mut found = scan_segment(&file, place, context, index, self.batch_bytes_max, self.idle)?;
         if place.from > 0 {
             let mut first = [0; 64];
             let count = file.read_at(&mut first, 0)?;

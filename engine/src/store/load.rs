@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::gather::{Gathered, Gathering, LogSource};
+use super::read_ahead::IdleHelpers;
 use super::recover::LoadedLog;
 use super::refusal::{LoadError, LogRefusal};
 use super::scan::ScannedSegment;
@@ -26,8 +27,13 @@ use crate::units::{Now, Offset};
 impl Store {
     /// Recovers a log and lets it run. Only one that runs is known to the store: of another nothing is left but what recovery has done by
     /// then, which it does again.
-    pub(super) fn load_log(&self, source: &LogSource<'_>, now: Now) -> Result<LogReport, LoadError> {
-        let loading = Loading { store: self, source, config: self.inner.config.log.clone(), now };
+    pub(super) fn load_log(
+        &self,
+        source: &LogSource<'_>,
+        idle: &IdleHelpers,
+        now: Now,
+    ) -> Result<LogReport, LoadError> {
+        let loading = Loading { store: self, source, config: self.inner.config.log.clone(), idle, now };
         let metadata_path = source.directory.join(PARTITION_METADATA);
         let metadata = loading.read(read_partition_metadata(self.disk().as_ref(), &metadata_path))?;
         let (mut gathered, mut plan) = loading.plan()?;
@@ -49,7 +55,8 @@ impl Store {
 
     /// What recovery of a log would do. Reads only.
     pub(super) fn plan_log(&self, source: &LogSource<'_>, now: Now) -> Result<Plan, LoadError> {
-        let loading = Loading { store: self, source, config: self.inner.config.log.clone(), now };
+        let idle = &IdleHelpers::default();
+        let loading = Loading { store: self, source, config: self.inner.config.log.clone(), idle, now };
         Ok(loading.plan()?.1)
     }
 }
@@ -78,6 +85,7 @@ struct Loading<'a> {
     store: &'a Store,
     source: &'a LogSource<'a>,
     config: LogConfig,
+    idle: &'a IdleHelpers,
     now: Now,
 }
 
@@ -293,7 +301,7 @@ impl Loading<'_> {
 
     fn gathering(&self) -> Gathering<'_> {
         let batch_bytes_max = self.store.config().batch_bytes_max;
-        Gathering { home: self.home(), source: self.source, batch_bytes_max }
+        Gathering { home: self.home(), source: self.source, batch_bytes_max, idle: self.idle }
     }
 
     fn home(&self) -> Home {

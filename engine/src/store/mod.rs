@@ -43,6 +43,9 @@ mod opening;
 mod opening_test;
 #[cfg(test)]
 mod panic_test;
+mod read_ahead;
+#[cfg(test)]
+mod read_ahead_test;
 mod read_only;
 #[cfg(test)]
 mod read_test;

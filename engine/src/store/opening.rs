@@ -1,4 +1,5 @@
-//! Recovers the logs of a directory: the thread that opens it, and as many helpers as the embedder asked for, each taking the next log.
+//! Recovers the logs of a directory: the thread that opens it, and as many helpers as the embedder asked for, each taking the next log, or,
+//! where none is left, reading ahead for one that takes long.
 //!
 //! The helpers end with the opening. Which of them has a log makes no difference to it; only the numbers of logs are given in the order in
 //! which they are done.
@@ -7,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use super::gather::LogSource;
+use super::read_ahead::IdleHelpers;
 use super::refusal::LoadError;
 use super::{LogReport, Store};
 use crate::units::Now;
@@ -36,12 +38,15 @@ impl Store {
         watch: &OpeningWatch<'_>,
     ) -> Vec<(usize, Loaded)> {
         let (next, done, failed) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicBool::new(false));
+        let helpers_asked = self.inner.config.opening_threads;
+        let helpers_max = helpers_asked.min(sources.len().saturating_sub(1));
+        let idle = IdleHelpers::new(helpers_asked - helpers_max);
         let work = || {
             let mut loaded = Vec::new();
             while !failed.load(Ordering::Relaxed) {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some(source) = sources.get(number) else { break };
-                let result = self.load_log(source, now);
+                let result = self.load_log(source, &idle, now);
                 failed.fetch_or(matches!(result, Err(LoadError::Directory(_))), Ordering::Relaxed);
                 loaded.push((number, result));
                 watch(OpeningProgress {
@@ -49,9 +54,9 @@ impl Store {
                     done: done.fetch_add(1, Ordering::Relaxed) + 1,
                 });
             }
+            idle.add(1);
             loaded
         };
-        let helpers_max = self.inner.config.opening_threads.min(sources.len().saturating_sub(1));
         let mut loaded = thread::scope(|scope| {
             let start = |_| thread::Builder::new().name("opening".to_owned()).spawn_scoped(scope, work);
             // Without a helper it takes longer and gives the same.

@@ -4,6 +4,7 @@
 use std::sync::PoisonError;
 
 use super::gather::{LogSource, Trust};
+use super::read_ahead::IdleHelpers;
 use super::refusal::{LoadError, LogRefusal, ReopenLogError};
 use super::{LogReport, Machine, Stop, Store};
 use crate::checkpoint::{CleanFacts, OffsetCheckpoint, PARTITION_METADATA, Reading, read_partition_metadata};
@@ -104,7 +105,7 @@ impl Store {
         };
         let directory = self.directory().join(name.to_string());
         let source = LogSource { name: name.clone(), directory, trust };
-        self.load_log(&source, now).map_err(|error| match error {
+        self.load_log(&source, &IdleHelpers::default(), now).map_err(|error| match error {
             LoadError::Log(refusal) => refusal.into(),
             LoadError::Directory(FileError { path, source }) => {
                 self.shared().fail(&path, "recover a log", &source);

@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::read_ahead::IdleHelpers;
 use super::scan::{Place, scan_segment};
 use super::{JobDone, JobError, Store};
 use crate::batch::ReplicatedBatches;
@@ -180,7 +181,8 @@ impl Store {
         let place = Place { base, log_bytes: file.size()?, from: 0, expected: base };
         let index = log.config().index_settings().empty(base);
         let context = SegmentContext::default();
-        let mut found = scan_segment(&file, place, context, index, self.inner.config.batch_bytes_max)?;
+        let (bytes_max, idle) = (self.inner.config.batch_bytes_max, IdleHelpers::default());
+        let mut found = scan_segment(&file, place, context, index, bytes_max, &idle)?;
         if found.scan.bad.iter().any(|bad| bad.position < behind && bad.until > gap.from) {
             return Err(io::Error::other("what was written reads otherwise"));
         }

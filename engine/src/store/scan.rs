@@ -2,15 +2,13 @@
 
 use std::io;
 
+use super::read_ahead::{IdleHelpers, PIECE_BYTES, with_window};
 use crate::batch::{Attributes, BatchHeader, Compression, LegacyMessage, ScanStop, StopReason, scan};
 use crate::disk::File;
 use crate::index::ActiveIndex;
 use crate::recovery::{Placed, SegmentContext, SegmentScan, SegmentScanner};
 use crate::segment::{FirstBatch, find_batch_in, frame_at};
 use crate::units::Offset;
-
-/// Small enough to be in the processor's cache still when it is checked.
-const WINDOW_BYTES: usize = 256 << 10;
 
 /// What reading a segment gave.
 #[derive(Debug)]
@@ -31,16 +29,16 @@ pub(super) struct Place {
     pub(super) expected: Offset,
 }
 
-/// Checks every batch from `place` on, and what is known apart from them.
+/// Checks every batch from `place` on, and what is known apart from them. Who is idle reads ahead.
 pub(super) fn scan_segment(
     file: &File,
     place: Place,
     context: SegmentContext,
     index: ActiveIndex,
     batch_bytes_max: usize,
+    idle: &IdleHelpers,
 ) -> io::Result<ScannedSegment> {
     let mut reading = Reading {
-        file,
         log_bytes: place.log_bytes,
         batch_bytes_max,
         scanner: SegmentScanner::new(place.base, place.log_bytes, place.from, place.expected, context),
@@ -48,17 +46,20 @@ pub(super) fn scan_segment(
         last: None,
         first: None,
     };
-    let mut position = place.from;
-    let mut window_bytes = WINDOW_BYTES;
-    let mut window = Window::default();
-    while position < place.log_bytes {
-        reading.read(&mut window, position, window_bytes)?;
-        (position, window_bytes) = match reading.batches(&window.bytes, position) {
-            Next::At(next) => (next, WINDOW_BYTES),
-            Next::Larger { at, bytes } => (at, bytes.max(WINDOW_BYTES)),
-            Next::BehindBad(bad) => (find_batch_in(file, bad + 1, place.log_bytes)?, WINDOW_BYTES),
-        };
-    }
+    let read_at = |buffer: &mut [u8], position| file.read_at(buffer, position);
+    with_window(&read_at, (place.from, place.log_bytes), idle, |window| {
+        let mut position = place.from;
+        let mut wanted = PIECE_BYTES;
+        while position < place.log_bytes {
+            window.move_to(position, wanted)?;
+            (position, wanted) = match reading.batches(window.bytes(), position) {
+                Next::At(next) => (next, PIECE_BYTES),
+                Next::Larger { at, bytes } => (at, bytes.max(PIECE_BYTES)),
+                Next::BehindBad(bad) => (find_batch_in(file, bad + 1, place.log_bytes)?, PIECE_BYTES),
+            };
+        }
+        io::Result::Ok(())
+    })?;
     Ok(reading.finish())
 }
 
@@ -85,8 +86,7 @@ pub(super) fn scan_headers(file: &File, place: Place) -> io::Result<SegmentScan>
     Ok(scanner.finish())
 }
 
-struct Reading<'a> {
-    file: &'a File,
+struct Reading {
     log_bytes: u64,
     batch_bytes_max: usize,
     scanner: SegmentScanner,
@@ -94,13 +94,6 @@ struct Reading<'a> {
     /// The last batch that is in its place, unless what follows shows that it is not: not in the index yet.
     last: Option<(u64, BatchHeader)>,
     first: Option<FirstBatch>,
-}
-
-/// Bytes of the file, and where they begin.
-#[derive(Default)]
-struct Window {
-    at: u64,
-    bytes: Vec<u8>,
 }
 
 enum Next {
@@ -112,27 +105,7 @@ enum Next {
     BehindBad(u64),
 }
 
-impl Reading<'_> {
-    /// Moves the window on to `position`. What it has of that already is not read again.
-    fn read(&self, window: &mut Window, position: u64, bytes: usize) -> io::Result<()> {
-        let left = usize::try_from(self.log_bytes - position).unwrap_or(usize::MAX);
-        let had = window.bytes.len();
-        let passed = position.checked_sub(window.at).and_then(|passed| usize::try_from(passed).ok());
-        let passed = passed.unwrap_or(had).min(had);
-        window.bytes.copy_within(passed.., 0);
-        window.bytes.resize(left.min(bytes), 0);
-        window.at = position;
-        let kept = had - passed;
-        if let Some(rest) = window.bytes.get_mut(kept..) {
-            let wanted = rest.len();
-            if self.file.read_at(rest, position + kept as u64)? < wanted {
-                // Somebody has cut the file since its size was asked for.
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-        }
-        Ok(())
-    }
-
+impl Reading {
     fn batches(&mut self, window: &[u8], position: u64) -> Next {
         let mut from = 0;
         loop {
@@ -220,7 +193,7 @@ impl Reading<'_> {
     /// How many bytes tell whether it is the window that ends or the batch.
     fn may_go_on(&self, reason: StopReason) -> Option<usize> {
         match reason {
-            StopReason::TornHeader { .. } | StopReason::Zeros { .. } => Some(WINDOW_BYTES),
+            StopReason::TornHeader { .. } | StopReason::Zeros { .. } => Some(PIECE_BYTES),
             StopReason::TornBatch { needs, .. } => Some(needs).filter(|needs| *needs <= self.batch_bytes_max),
             StopReason::Length { .. }
             | StopReason::Legacy { .. }

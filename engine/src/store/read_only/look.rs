@@ -15,6 +15,7 @@ use crate::state::EpochHistory;
 use crate::store::Machine;
 use crate::store::found::{Found, LockText};
 use crate::store::gather::{Gathered, Gathering, LogSource};
+use crate::store::read_ahead::IdleHelpers;
 use crate::store::scan::{Place, scan_segment};
 use crate::units::{Offset, OffsetRange, TopicPartition};
 
@@ -68,7 +69,8 @@ impl ReadOnlyStore {
         let source =
             LogSource { name: name.clone(), directory: home.directory.to_path_buf(), trust: found.trust() };
         let batch_bytes_max = self.config.batch_bytes_max;
-        let gathering = Gathering { home: home.clone(), source: &source, batch_bytes_max };
+        let idle = IdleHelpers::default();
+        let gathering = Gathering { home: home.clone(), source: &source, batch_bytes_max, idle: &idle };
         let planned = gathering.plan().map_err(failed(&home.directory))?;
         let (gathered, plan) = planned.map_err(|why| ReadOnlyError::Refused { name: name.clone(), why })?;
         let start = gathered.facts.log_start;
@@ -241,7 +243,8 @@ impl On {
         }
         let place = Place { base: self.base, log_bytes, from: self.size, expected: self.end };
         let index = std::mem::replace(&mut self.index, ActiveIndex::new(self.base, 0, 0));
-        let found = scan_segment(&self.file, place, SegmentContext::default(), index, batch_bytes_max)?;
+        let (context, idle) = (SegmentContext::default(), IdleHelpers::default());
+        let found = scan_segment(&self.file, place, context, index, batch_bytes_max, &idle)?;
         if found.scan.leaps_at_end {
             return Ok(false);
         }
