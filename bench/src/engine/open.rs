@@ -65,7 +65,8 @@ pub(super) fn one_large(ground: &Ground, rows: &mut Rows) -> Result<()> {
             let (program, said) = ("fill-and-die".to_owned(), status.to_string());
             return Err(BenchError::Program { program, said });
         }
-        let config = StoreConfig { opening_threads: 1, ..StoreConfig::default() };
+        let mut config = StoreConfig::default();
+        config.opening_threads = 1;
         let (store, took) = timed(|| ground.store_with(room.path(), config))?;
         ours.push(1e3 * took.as_secs_f64());
         limit.push(crc(room.path())?);

@@ -19,6 +19,8 @@ const SCAN_BYTES: usize = 256 * MIB;
 const READ_BYTES: usize = 256 << 10;
 const POINTS: usize = 200_000;
 const POINT_BATCHES: usize = 100_000;
+/// So many batches of a point read lie between two entries of the index, which has one for more than 4 KiB.
+const BATCHES_OF_ENTRY: usize = 4;
 /// Where the header of a batch has these fields, and what the CRC covers.
 const AT_LENGTH: usize = 8;
 const AT_CRC: usize = 17;
@@ -140,7 +142,22 @@ fn points(ground: &Ground, rows: &mut Rows) -> Result<()> {
             timed(|| (0..POINTS).try_for_each(|_| verified(&map, some_batch() * batch.len()).map(drop)))?;
         Ok(rate(POINTS, took))
     };
-    rows.measure(ground.rounds, asked, ours, limit)
+    let file = File::open(log_file(&log)).map_err(BenchError::io("the log's file"))?;
+    let floor_is = "pread from the index entry before it, the position known, with CRC";
+    let floor = || {
+        let ((), took) = timed(|| {
+            (0..POINTS).try_for_each(|_| {
+                let wanted = some_batch();
+                let entry = wanted / BATCHES_OF_ENTRY * BATCHES_OF_ENTRY;
+                let mut bytes = vec![0; (wanted + 1 - entry) * batch.len()];
+                let position = (entry * batch.len()) as u64;
+                file.read_exact_at(&mut bytes, position).map_err(BenchError::io("the log's file"))?;
+                verified(&bytes, (wanted - entry) * batch.len()).map(drop)
+            })
+        })?;
+        Ok(rate(POINTS, took))
+    };
+    rows.measure_above(ground.rounds, asked, floor_is, ours, limit, floor)
 }
 
 /// What the kernel has dropped from the page cache meanwhile is read from the device, as a user of the engine has to.

@@ -2,6 +2,8 @@
 //!
 //! Pure. It refuses to know where the log ends: the end is an argument where an answer depends on it.
 
+use std::sync::Arc;
+
 use crate::units::{LeaderEpoch, Offset};
 
 /// The beginning of a leader epoch in a log.
@@ -34,7 +36,8 @@ pub struct EpochEnd {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EpochHistory {
-    entries: Vec<EpochStart>,
+    /// Shared by those who have copied it, until one of them changes it: a read holds each batch against it.
+    entries: Arc<Vec<EpochStart>>,
 }
 
 impl EpochHistory {
@@ -61,10 +64,11 @@ impl EpochHistory {
         if self.latest().is_some_and(|last| last.epoch == epoch && last.start <= start) {
             return false;
         }
-        while self.latest().is_some_and(|last| last.epoch >= epoch || last.start >= start) {
-            self.entries.pop();
+        let entries = Arc::make_mut(&mut self.entries);
+        while entries.last().is_some_and(|last| last.epoch >= epoch || last.start >= start) {
+            entries.pop();
         }
-        self.entries.push(EpochStart { epoch, start });
+        entries.push(EpochStart { epoch, start });
         true
     }
 
@@ -107,7 +111,9 @@ impl EpochHistory {
     pub fn truncate_from_end(&mut self, end: Offset) -> bool {
         let kept = self.entries.partition_point(|entry| entry.start < end);
         let changed = kept < self.entries.len();
-        self.entries.truncate(kept);
+        if changed {
+            Arc::make_mut(&mut self.entries).truncate(kept);
+        }
         changed
     }
 
@@ -116,12 +122,15 @@ impl EpochHistory {
     pub fn truncate_from_start(&mut self, start: Offset) -> bool {
         let behind = self.entries.partition_point(|entry| entry.start <= start);
         let Some(last_below) = behind.checked_sub(1) else { return false };
-        let changed = self.entries.get(last_below).is_some_and(|entry| entry.start < start);
-        self.entries.drain(..last_below);
-        if let Some(first) = self.entries.first_mut() {
-            first.start = start;
+        let changed = last_below > 0 || self.entries.first().is_some_and(|first| first.start < start);
+        if changed {
+            let entries = Arc::make_mut(&mut self.entries);
+            entries.drain(..last_below);
+            if let Some(first) = entries.first_mut() {
+                first.start = start;
+            }
         }
-        changed || last_below > 0
+        changed
     }
 }
 

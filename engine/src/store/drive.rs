@@ -163,12 +163,14 @@ impl Future for TicketFuture {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(log) = self.log.clone() else { return Poll::Ready(Err(TicketError::UnknownLog)) };
-        let key = self.key.unwrap_or_else(|| self.shared.next_waiter());
+        let known = self.key;
+        let key = known.unwrap_or_else(|| self.shared.next_waiter());
         self.key = Some(key);
         let waiter = Waiter { key, ticket: self.ticket, step: self.step, waker: context.waker().clone() };
         {
             let mut waiters = lock(&log.waiters);
-            match waiters.iter_mut().find(|known| known.key == key) {
+            // Nobody looks for the first among all who wait.
+            match known.and_then(|key| waiters.iter_mut().find(|waiter| waiter.key == key)) {
                 Some(known) => *known = waiter,
                 None => waiters.push(waiter),
             }
