@@ -15,7 +15,7 @@ use super::read::{ColdRead, Read, Records};
 use super::shared::lock;
 use super::{Cleanup, Closed, ReadError};
 use crate::batch::{BatchView, HEADER_BYTES, LegacyMessage, PREFIX_BYTES};
-use crate::index::{OffsetEntry, Span};
+use crate::index::OffsetEntry;
 use crate::segment::{DamagedRange, FileKind, Frame, Segment, WalkError, frame_at};
 use crate::state::EpochHistory;
 use crate::units::{LeaderEpoch, Offset};
@@ -184,34 +184,48 @@ fn read_segment(
     if segment.damaged().is_some() {
         return read_found(segment, from, asked, ceiling, log, source);
     }
-    let Span { floor: entry, ceiling: next } =
-        segment.span(from).map_err(|error| unreadable(segment, error))?;
-    let mut begin = Begin::at_entry(segment, entry);
+    let span = segment.span(from).map_err(|error| unreadable(segment, error))?;
+    let mut begin = Begin::at_entry(segment, span.floor);
     // The batch begins where the next entry points at the latest.
-    let latest = next.map_or(segment.size(), |next| next.position);
-    if latest.saturating_sub(begin.position) > LEAD_BYTES_MAX as u64 {
+    let latest = span.ceiling.map_or(segment.size(), |next| next.position);
+    let is_far = latest.saturating_sub(begin.position) > LEAD_BYTES_MAX as u64;
+    if is_far {
         let Some(behind) = step_over(segment, begin, from, source)? else { return Ok(Found::NotInMemory) };
         begin = behind;
     }
     let lead = if begin.expected == Some(from) {
         0
     } else {
-        let lead = next.map_or(LEAD_BYTES_MAX as u64, |next| next.position.saturating_sub(begin.position));
+        let lead = latest.saturating_sub(begin.position);
         usize::try_from(lead).map_or(LEAD_BYTES_MAX, |lead| lead.min(LEAD_BYTES_MAX))
     };
-    let wanted = asked.bytes_max.max(HEADER_BYTES).saturating_add(lead);
-    let Some(buffer) = fill(segment, begin.position, wanted, source)? else { return Ok(Found::NotInMemory) };
-    match first_wanted(segment, &buffer, from, begin) {
-        First::Here(skip, frame) if buffer.has(skip, frame.size, asked.bytes_max) => {
-            Ok(gather(segment, &buffer, skip, &frame, asked, ceiling, log))
-        }
-        First::Here(skip, frame) => {
-            read_on(segment, begin.position + skip as u64, &frame, asked, ceiling, log, source)
-        }
-        // The index was far off: find it, and read again from there.
-        First::Elsewhere => read_found(segment, from, asked, ceiling, log, source),
-        First::End => Ok(Found::Below),
-        First::Suspect(position) => Ok(Found::Suspect(position)),
+    let enough = asked.bytes_max.max(HEADER_BYTES).saturating_add(lead);
+    // Where little is wanted, most of what is read would be what lies between it and the entry.
+    let is_little = !is_far && asked.bytes_max < LEAD_BYTES_MAX;
+    let guess = if is_little { segment.guess_end(from, &span) } else { None };
+    let guess = guess.and_then(|end| usize::try_from(end).ok());
+    let mut wanted = guess.map_or(enough, |end| enough.min(end.saturating_add(asked.bytes_max)));
+    loop {
+        let Some(buffer) = fill(segment, begin.position, wanted, source)? else {
+            return Ok(Found::NotInMemory);
+        };
+        return match first_wanted(segment, &buffer, from, begin) {
+            First::Here(skip, frame) => {
+                segment.note_read(&frame);
+                if buffer.has(skip, frame.size, asked.bytes_max) {
+                    return Ok(gather(segment, &buffer, skip, &frame, asked, ceiling, log));
+                }
+                read_on(segment, begin.position + skip as u64, &frame, asked, ceiling, log, source)
+            }
+            First::Elsewhere if wanted < enough => {
+                wanted = enough;
+                continue;
+            }
+            // The index was far off: find it, and read again from there.
+            First::Elsewhere => read_found(segment, from, asked, ceiling, log, source),
+            First::End => Ok(Found::Below),
+            First::Suspect(position) => Ok(Found::Suspect(position)),
+        };
     }
 }
 

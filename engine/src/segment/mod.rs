@@ -7,13 +7,15 @@ mod damage;
 mod doubt;
 mod files;
 mod frame;
+mod guess;
+mod home;
 mod lookup;
 mod name;
 mod search;
 mod walk;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,6 +24,7 @@ pub use name::{FileKind, file_path, parse_file_name};
 
 pub(crate) use files::{Exchanged, OpenFiles};
 pub(crate) use frame::{Frame, frame_at};
+pub(crate) use home::{FirstBatch, Home, IndexSettings};
 pub(crate) use lookup::SegmentIndex;
 pub(crate) use search::find_batch_in;
 pub(crate) use walk::{AtDamage, Walk, WalkError};
@@ -32,39 +35,11 @@ use doubt::Doubt;
 use files::{Slot, Use};
 use lookup::IndexSlot;
 
-use crate::disk::{Disk, File, Open};
+use crate::disk::{File, Open};
 use crate::index::{ActiveIndex, OffsetEntry, Span, TimeEntry};
 use crate::sync::MutexGuard;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::units::{Offset, Timestamp};
-
-/// How an index is made (`index.interval.bytes`, `segment.index.bytes`).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct IndexSettings {
-    pub(crate) interval_bytes: u64,
-    pub(crate) bytes_max: usize,
-}
-
-impl IndexSettings {
-    pub(crate) const fn empty(self, base: Offset) -> ActiveIndex {
-        ActiveIndex::new(base, self.interval_bytes, self.bytes_max)
-    }
-}
-
-/// The greatest timestamp of a segment's first batch, from which its age is reckoned; absent if that batch has none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FirstBatch {
-    pub(crate) max_timestamp: Option<Timestamp>,
-}
-
-/// Where the segments of one log are.
-#[derive(Clone, Debug)]
-pub(crate) struct Home {
-    pub(crate) directory: Arc<Path>,
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) files: Arc<OpenFiles>,
-    pub(crate) settings: IndexSettings,
-}
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -79,6 +54,8 @@ pub(crate) struct Segment {
     index: Arc<IndexSlot>,
     damage: Damage,
     doubt: Doubt,
+    /// How many offsets the batch had that was read last.
+    batch_offsets: AtomicU64,
 }
 
 impl Segment {
@@ -125,6 +102,7 @@ impl Segment {
             index: IndexSlot::new(index),
             damage: Damage::default(),
             doubt: Doubt::default(),
+            batch_offsets: AtomicU64::new(1),
         }
     }
 
