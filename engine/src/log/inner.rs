@@ -121,6 +121,13 @@ impl Inner {
         })
     }
 
+    /// Where the log begins, for the checkpoint.
+    pub(crate) fn start_to_note(&self) -> Offset {
+        // A cut lowers the mark under this lock.
+        let writer = self.writer();
+        writer.uncut_start.unwrap_or_else(|| self.marks.start.get())
+    }
+
     /// Puts the log on the driver's list. What the driver is to find was changed under the writer's lock: then either the driver takes that
     /// lock later, or it is seen here that the log is off the list.
     pub(crate) fn make_ready(self: &Arc<Self>) {

@@ -96,12 +96,15 @@ impl Inner {
         last.held_file().map_err(|error| walk_failed(&last, error.into()))?;
         self.lower_durable(end, checkpoints)?;
         let epochs_changed = self.publish_cut(stay.to_vec(), end);
-        last.reactivate(end, size).map_err(|error| walk_failed(&last, error))?;
+        last.reactivate(end, size).map_err(|error| walk_failed(&last, error.into()))?;
         if self.holds(Rule::ProducersFollowTruncation) {
             self.remove_snapshots(|offset| offset > end)?;
         }
         self.cut_files(go, &last, size)?;
-        self.writer().uncut_epochs = None;
+        {
+            let mut writer = self.writer();
+            (writer.uncut_epochs, writer.uncut_start) = (None, None);
+        }
         if epochs_changed {
             self.withdraw_epochs(Certainty::Written)?;
         }
@@ -179,6 +182,7 @@ impl Inner {
         self.sync_directory()?;
         // A first segment above the start as it is written down is one whose predecessors a power loss took. One below it is removed by
         // recovery: until here a crash leaves the log at its old start, with some of its records or none.
+        self.writer().uncut_start = None;
         checkpoints.write_start(self)?;
         self.marks.durable.set(offset);
         Ok(offset)
@@ -291,6 +295,10 @@ impl Inner {
         writer.sync.cut(end);
         let is_left = |segment: Offset| segments.iter().any(|left| left.base() == segment);
         writer.damaged.retain(|range| is_left(range.segment) && range.offsets.start() < end);
+        let start = self.marks.start.get();
+        if end < start {
+            writer.uncut_start.get_or_insert(start);
+        }
         self.marks.cut(end);
         let before = writer.epochs.clone();
         let epochs_changed = self.holds(Rule::EpochsFollowTruncation) && writer.epochs.truncate_from_end(end);

@@ -21,6 +21,8 @@ pub(crate) struct Writer {
     /// While a cut is under way, and when it has failed: the history of the batches that may still be in the files. Their epochs stay in the
     /// file, because a last batch whose epoch is not there counts as damaged.
     pub(crate) uncut_epochs: Option<EpochHistory>,
+    /// The same for the log's start, if the cut goes below it: what lies between is deleted until it is gone.
+    pub(crate) uncut_start: Option<Offset>,
     /// Whether the file of epochs lags behind, or is not synced.
     pub(crate) epochs_unsynced: bool,
     pub(crate) producers: Producers,

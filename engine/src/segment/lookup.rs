@@ -80,7 +80,7 @@ impl SegmentIndex {
         if matches!(self, Self::Unopened) {
             *self = match mapped(segment) {
                 Some(sealed) => sealed,
-                None => Self::Active(rebuilt(segment)?),
+                None => Self::Active(segment.rebuilt_index()?),
             };
             if matches!(self, Self::Sealed { .. }) {
                 segment.home.files.indexes.list(&segment.index);
@@ -102,7 +102,7 @@ impl SegmentIndex {
                 None => true,
             };
             if !*times_are_right {
-                *self = Self::Active(rebuilt(segment)?);
+                *self = Self::Active(segment.rebuilt_index()?);
             }
         }
         Ok(())
@@ -120,7 +120,7 @@ impl SegmentIndex {
     pub(super) fn distrust(&mut self, segment: &Segment) -> io::Result<bool> {
         let are_files = matches!(self, Self::Sealed { .. });
         if are_files {
-            *self = Self::Active(rebuilt(segment)?);
+            *self = Self::Active(segment.rebuilt_index()?);
         }
         Ok(are_files)
     }
@@ -155,21 +155,6 @@ fn mapped(segment: &Segment) -> Option<SegmentIndex> {
     }
     let counted = segment.home.files.indexes.count();
     Some(SegmentIndex::Sealed { offsets, times, times_are_right: false, _counted: counted })
-}
-
-fn rebuilt(segment: &Segment) -> io::Result<ActiveIndex> {
-    let mut index = segment.home.settings.empty(segment.base);
-    let mut walk = Walk::new(segment, 0, AtDamage::PassOver)?;
-    loop {
-        match walk.next() {
-            Ok(Some((position, frame))) => {
-                index.note(frame.last, position, frame.size as u64, frame.max_timestamp);
-            }
-            // What lies behind damage is found by walking, and then the damage is what the reader is told.
-            Ok(None) | Err(WalkError::Damaged(_)) => return Ok(index),
-            Err(WalkError::Io(error)) => return Err(error),
-        }
-    }
 }
 
 impl Segment {

@@ -11,6 +11,7 @@ mod guess;
 mod home;
 mod lookup;
 mod name;
+mod rebuild;
 mod search;
 mod walk;
 
@@ -397,76 +398,6 @@ impl Segment {
         file.set_size(0)?;
         file.write_all_at(bytes, 0)?;
         file.sync()
-    }
-
-    /// The segment grows again from `size` on, because what was behind it is cut off: its index forgets everything from `end` on.
-    /// The caller cuts the file, which he holds.
-    pub(crate) fn reactivate(&self, end: Offset, size: u64) -> Result<(), WalkError> {
-        let mut active = {
-            let mut index = self.index();
-            match std::mem::replace(&mut *index, SegmentIndex::Unopened) {
-                SegmentIndex::Active(active) => active,
-                SegmentIndex::Unopened | SegmentIndex::Sealed { .. } => self.index_from_files(),
-            }
-        };
-        self.is_sealed.store(false, Ordering::Release);
-        self.set_size(size);
-        self.damage.cut(size);
-        self.doubt.cut(size);
-        let from = active.truncate(end);
-        match self.note_all(&mut active, from) {
-            Ok(()) => {}
-            Err(error @ WalkError::Io(_)) => return Err(error),
-            // The index was wrong; it is derived, so do without. Or the segment has a damaged range, which stays where it is: then what
-            // the index knows of the batches on either side stays, too.
-            Err(WalkError::Damaged(_)) => {
-                let mut anew = self.home.settings.empty(self.base);
-                match self.note_all(&mut anew, 0) {
-                    Ok(()) => active = anew,
-                    Err(error @ WalkError::Io(_)) => return Err(error),
-                    Err(WalkError::Damaged(_)) => {}
-                }
-            }
-        }
-        *self.index() = SegmentIndex::Active(active);
-        Ok(())
-    }
-
-    fn note_all(&self, index: &mut ActiveIndex, from: u64) -> Result<(), WalkError> {
-        let mut walk = Walk::new(self, from, AtDamage::PassOver).map_err(WalkError::Io)?;
-        while let Some((position, frame)) = walk.next()? {
-            index.note(frame.last, position, frame.size as u64, frame.max_timestamp);
-        }
-        Ok(())
-    }
-
-    /// The index that the files hold, to go on with; an empty one if they cannot be believed.
-    fn index_from_files(&self) -> ActiveIndex {
-        let read = |kind| -> io::Result<Vec<u8>> {
-            let file = self.home.disk.open(&self.path(kind), Open::Read)?;
-            let mut bytes = vec![0; usize::try_from(file.size()?).unwrap_or_default()];
-            let count = file.read_at(&mut bytes, 0)?;
-            bytes.truncate(count);
-            Ok(bytes)
-        };
-        let IndexSettings { interval_bytes, bytes_max } = self.home.settings;
-        read(FileKind::OffsetIndex)
-            .and_then(|offsets| Ok((offsets, read(FileKind::TimeIndex)?)))
-            .ok()
-            .and_then(|files| {
-                ActiveIndex::reopen(self.base, interval_bytes, bytes_max, files, self.size()).ok()
-            })
-            .map(|(index, _)| index)
-            .filter(|index| self.bears_out_index(index).unwrap_or(false))
-            .unwrap_or_else(|| self.home.settings.empty(self.base))
-    }
-
-    /// Whether the log bears out what an index from files says of times.
-    pub(crate) fn bears_out_index(&self, index: &ActiveIndex) -> io::Result<bool> {
-        match index.latest() {
-            Some(latest) => self.bears_out(latest, index.floor(latest.last_offset)),
-            None => Ok(false),
-        }
     }
 
     /// Removes all its files. A crash leaves the log, or nothing.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const WINDOW_BYTES: usize = 16 << 10;
 /// Enough for a header. Between batches that are larger than a window nothing else is looked at.
-const HEADER_BYTES: usize = 128;
+pub(super) const HEADER_BYTES: usize = 128;
 
 /// Why a walk ended before the segment did.
 #[derive(Debug)]
@@ -97,6 +97,11 @@ impl Walk {
         self.lowest = frame.end();
         self.window_bytes = if frame.size > WINDOW_BYTES { HEADER_BYTES } else { WINDOW_BYTES };
         Ok(Some((position, frame)))
+    }
+
+    /// Goes on at `position`, where no batch begins below `lowest`.
+    pub(super) const fn go_on_at(&mut self, position: u64, lowest: Offset) {
+        (self.position, self.lowest) = (position, lowest);
     }
 
     /// The header of the batch that [`Walk::next`] has just given; `None` for a legacy message.

@@ -28,7 +28,7 @@ impl Store {
             let point = recovery_point(inner);
             inner.sync_epochs()?;
             points.insert(inner.name.clone(), point);
-            let start = inner.marks.start.get();
+            let start = inner.start_to_note();
             // Also where the first segment begins there: the names of those before it may come back.
             if start > Offset::ZERO {
                 starts.insert(inner.name.clone(), start);
@@ -51,7 +51,7 @@ impl Store {
     /// Writes one log's start down as it is, before segments below it go, or before anything is appended to a first segment there.
     pub(super) fn write_start(&self, log: &Inner) -> Result<(), FileError> {
         let mut checkpoints = self.checkpoints();
-        let start = log.marks.start.get();
+        let start = log.start_to_note();
         let known = checkpoints.starts.as_ref();
         if known.is_some_and(|known| known.get(&log.name).copied().unwrap_or_default() == start) {
             return Ok(());

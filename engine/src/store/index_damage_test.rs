@@ -217,3 +217,68 @@ fn a_follower_has_an_index_entry_for_each_batch_of_what_it_appends_at_once() {
     assert_eq!(simulated.contents(&index_path(at(0), FileKind::OffsetIndex)).unwrap().len(), 19 * 8);
     assert_eq!(simulated.contents(&index_path(at(0), FileKind::TimeIndex)).unwrap().len(), 19 * 12);
 }
+
+/// How the log was left whose segment has bytes that are no batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holed {
+    Cleanly,
+    /// And the segment's indexes are gone.
+    WithoutIndexes,
+    /// Killed in a write, so that the opening cuts.
+    Torn,
+}
+
+#[test]
+fn bytes_below_the_start_that_are_no_batch_hide_no_time_above_it() {
+    for (number, behind) in [1, 2].into_iter().flat_map(|number| (2..12).map(move |behind| (number, behind)))
+    {
+        let whole = closed_log(45, 0);
+        let base = bases(&whole)[number];
+        let next = bases(&whole).get(number + 1).map_or(RECORDS, |next| next.value());
+        let start = at(base.value() + behind);
+        let (store, _) = open(&(Arc::new(whole.clone()) as Arc<dyn Disk>), Path::new(DATA));
+        Job::RaiseStart { log: store.log(&name("t-0")).unwrap().id(), to: start }.run(&store);
+        store.close(serde_json::Map::new(), None).unwrap();
+        let path = index_path(base, FileKind::Log);
+        let bytes = whole.contents(&path).unwrap();
+        let batch = bytes.len() / usize::try_from(next - base.value()).unwrap();
+        let hole = usize::try_from(behind - 1).unwrap() * batch;
+        let field = |at: usize, value: usize| (hole + at, vec![u8::try_from(value).unwrap()]);
+        let faults = [
+            ("zeros", (hole, vec![0; batch])),
+            ("a length that reaches farther", field(11, 3 * batch - 12)),
+            ("a greater offset", field(7, hole / batch + 100 + usize::try_from(base.value()).unwrap())),
+            ("a wrong byte", field(batch - 1, 0xff)),
+        ];
+        for (what, (position, wrong)) in faults {
+            for left in [Holed::Cleanly, Holed::WithoutIndexes, Holed::Torn] {
+                let disk = whole.fork(3);
+                disk.damage(&path, position as u64, &wrong).unwrap();
+                if left == Holed::WithoutIndexes {
+                    for kind in KINDS {
+                        disk.remove_file(&index_path(base, kind)).unwrap();
+                    }
+                }
+                if left == Holed::Torn {
+                    disk.remove_file(&Path::new(DATA).join(CLEAN_MARK)).unwrap();
+                    let last = index_path(*bases(&disk).last().unwrap(), FileKind::Log);
+                    let size = disk.contents(&last).unwrap().len() as u64;
+                    disk.open(&last, Open::Write).unwrap().write_all_at(&bytes[..70], size).unwrap();
+                }
+                let (store, report) = open(&(Arc::new(disk) as Arc<dyn Disk>), Path::new(DATA));
+                assert_eq!(report.logs[0].cut_bytes > 0, left == Holed::Torn);
+                let log = store.log(&name("t-0")).unwrap();
+                assert_eq!((log.start(), log.written()), (start, at(RECORDS)), "{what}");
+                // What is met is examined, so that from then on it is known.
+                assert!((start.value()..RECORDS).all(|offset| read(&store, &log, offset, 1).is_some()));
+                for millis in 990..1_070 {
+                    let found =
+                        log.offset_for_timestamp(Timestamp::from_millis(millis), Offset::MAX).unwrap();
+                    let found = found.map(|found| found.offset.value());
+                    let truth = (start.value()..RECORDS).find(|record| time_of(*record) >= millis);
+                    assert_eq!(found, truth, "{what} before {start}, {left:?}: {millis} ms");
+                }
+            }
+        }
+    }
+}

@@ -54,6 +54,7 @@ impl Store {
             phase: Phase::Open,
             epochs: loaded.epochs,
             uncut_epochs: None,
+            uncut_start: None,
             epochs_unsynced: false,
             producers: loaded.producers,
             queue: WriteQueue::new(loaded.active.size),

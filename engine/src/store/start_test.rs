@@ -7,7 +7,7 @@ use fastrand::Rng;
 
 use super::test_support::*;
 use super::{Job, JobDone, Store, StoreConfig};
-use crate::disk::simulated::{Interruption, Unsynced};
+use crate::disk::simulated::{Fault, Interruption, Unsynced};
 use crate::disk::{Disk, Open, SimulatedDisk};
 use crate::log::{Log, LogConfig, Permit};
 use crate::segment::{FileKind, file_path, parse_file_name};
@@ -160,4 +160,33 @@ fn a_cut_below_the_start_that_is_killed_shows_nothing_of_what_was_deleted() {
             assert_eq!(starts, [at(11), at(to)], "to {to}, restart {restart}");
         }
     }
+}
+
+/// The same where the batch across the start goes, the cut fails half way, and checkpoints are written all the same.
+#[test]
+fn a_cut_across_the_start_that_fails_half_way_shows_nothing_of_what_was_deleted() {
+    let (simulated, store, log) = new_log(123, small_segments(300));
+    for number in 0..10 {
+        log.append(Permit::new(epoch(0)), numbered(1, number * 2, 2), now(1)).unwrap();
+    }
+    turn(&store);
+    raise_start(&store, &log, 11);
+    drop((store, log));
+    let simulated = simulated.crash_kill(&mut Rng::with_seed(123));
+    let mut starts = Vec::new();
+    for call in 0..100 {
+        let disk = simulated.fork(call);
+        let (store, log) = opened(&disk);
+        disk.fail_call(disk.next_call() + call, Fault::NoDescriptors);
+        let cut = Job::Truncate { log: log.id(), to: at(11) }.run(&store);
+        disk.fail_no_more();
+        Job::Checkpoint { now: now(3) }.run(&store);
+        drop((store, log));
+        let (_, log) = opened(&disk.crash_kill(&mut Rng::with_seed(call)));
+        let (start, end) = (log.start(), log.written());
+        let is_right = (start == at(11) && end >= start) || (start == at(10) && end == start);
+        assert!(is_right, "call {call}, {cut:?}: {start}..{end}");
+        starts.push(start);
+    }
+    assert!(starts.contains(&at(11)) && starts.contains(&at(10)), "{starts:?}");
 }
