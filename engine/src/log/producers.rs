@@ -9,6 +9,7 @@ use super::inner::Inner;
 use super::noting::transaction_marker;
 use super::truncate::{CutError, unread, walk_failed};
 use super::windows::recall_windows;
+use crate::batch::BatchView;
 use crate::disk::{Disk, Open, is_bad_medium};
 use crate::segment::{
     AtDamage, FileKind, Segment, Walk, WalkError, file_path, find_batch_in, frame_at, parse_file_name,
@@ -36,7 +37,7 @@ pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Res
         if next_base.is_some_and(|next| next <= from) || segment.base() >= end {
             continue;
         }
-        let mut replayed = replay(&mut producers, segment, from, end, now);
+        let mut replayed = replay(log, &mut producers, segment, from..end, now);
         while let Err(WalkError::Damaged(position)) = replayed {
             damaged.push(Arc::clone(segment));
             let behind = below_start(log, segment, position)
@@ -52,7 +53,7 @@ pub(crate) fn rebuild_producers(log: &Inner, end: Offset, now: Monotonic) -> Res
             if base > from {
                 producers = Producers::new(log.shared.limits.producers);
             }
-            replayed = replay_at(&mut producers, segment, position, from..end, now);
+            replayed = replay_at(log, &mut producers, segment, position, from..end, now);
         }
         if let Err(error @ WalkError::Io(_)) = replayed {
             return Err(walk_failed(segment, error));
@@ -113,25 +114,27 @@ fn read_snapshot(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
 
 /// Takes in the batches of a segment that lie in `from..end`.
 pub(super) fn replay(
+    log: &Inner,
     producers: &mut Producers,
     segment: &Arc<Segment>,
-    from: Offset,
-    end: Offset,
+    offsets: Range<Offset>,
     now: Monotonic,
 ) -> Result<(), WalkError> {
-    let position = segment.find_unbroken(from.max(segment.base()))?;
+    let position = segment.find_unbroken(offsets.start.max(segment.base()))?;
     let Some((position, _)) = position else { return Ok(()) };
-    replay_at(producers, segment, position, from..end, now)
+    replay_at(log, producers, segment, position, offsets, now)
 }
 
 /// As [`replay`], from the batch at `position` on.
 fn replay_at(
+    log: &Inner,
     producers: &mut Producers,
     segment: &Arc<Segment>,
     position: u64,
     offsets: Range<Offset>,
     now: Monotonic,
 ) -> Result<(), WalkError> {
+    let start = log.marks.start.get();
     let mut walk = Walk::new(segment, position, AtDamage::Stop).map_err(WalkError::Io)?;
     while let Some((position, frame)) = walk.next()? {
         if frame.base >= offsets.end {
@@ -141,6 +144,13 @@ fn replay_at(
             continue;
         }
         let Some(header) = walk.header(position) else { continue };
+        if frame.base < start {
+            // Nobody else has looked: what a power loss leaves there may begin like a batch, and its producer be zeros.
+            let bytes = walk.batch_bytes(position, frame.size).map_err(WalkError::Io)?;
+            if BatchView::parse(&bytes).is_err() {
+                return Err(WalkError::Damaged(position));
+            }
+        }
         let timestamp = header.max_timestamp.unwrap_or(Timestamp::from_millis(-1));
         if let Some(batch) = ProducerBatch::from_header(&header) {
             producers.note(&batch, header.offsets(), timestamp, now);

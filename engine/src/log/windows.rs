@@ -43,7 +43,7 @@ pub(super) fn recall_windows(
     let mut earlier = Producers::new(limits);
     let mut damaged = Vec::new();
     for (segment, from) in parts.into_iter().rev() {
-        match replay(&mut earlier, segment, from, offset, now) {
+        match replay(log, &mut earlier, segment, from..offset, now) {
             Ok(()) => {}
             Err(error @ WalkError::Io(_)) => return Err(walk_failed(segment, error)),
             // What lies before damage is not what came right before the batches behind it.

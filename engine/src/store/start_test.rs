@@ -90,7 +90,10 @@ fn an_opening_that_loses_the_power_leaves_nothing_beside_the_segment_that_it_mak
 /// A power loss may leave a hole below the start, which costs nothing above it, nor what is known of the producers there.
 #[test]
 fn a_hole_below_the_start_loses_no_producer_above_it() {
-    for (hole, start) in [(0, 3), (1, 4), (2, 7), (3, 9)] {
+    // All of a batch, or what lies behind the first half of its header, so that it begins like one, of the producer 0.
+    for (hole, start, kept) in
+        [(0, 3, 0), (1, 4, 0), (2, 7, 0), (3, 9, 0), (1, 4, 43), (2, 7, 43), (3, 9, 43)]
+    {
         let (simulated, store, log) = new_log(121, LogConfig::default());
         for number in 0..5 {
             log.append(Permit::new(epoch(0)), numbered(i64::from(number), 0, 2), now(1)).unwrap();
@@ -102,15 +105,15 @@ fn a_hole_below_the_start_loses_no_producer_above_it() {
         let path: PathBuf = file_path(&Path::new(DATA).join("t-0"), Offset::ZERO, FileKind::Log);
         let file = disk.open(&path, Open::Write).unwrap();
         let batch = file.size().unwrap() / 5;
-        let zeros = vec![0; usize::try_from(batch).unwrap()];
-        file.write_all_at(&zeros, hole * batch).unwrap();
+        let zeros = vec![0; usize::try_from(batch - kept).unwrap()];
+        file.write_all_at(&zeros, hole * batch + kept).unwrap();
         drop(file);
         let (store, log) = opened(&disk);
         assert!(log.damaged().is_empty());
         let known: Vec<i64> =
             log.with_producers(|producers| producers.summaries().map(|known| known.id.value()).collect());
         let behind: Vec<i64> = (i64::try_from(hole).unwrap() + 1..5).collect();
-        assert_eq!(known, behind, "a hole at batch {hole}, the start at {start}");
+        assert_eq!(known, behind, "a hole at batch {hole}, behind {kept} bytes, the start at {start}");
         let again = log.append(Permit::new(epoch(0)), numbered(4, 0, 2), now(3)).unwrap();
         assert!(again.duplicate, "the last one is known");
         let unknown = log.append(Permit::new(epoch(0)), numbered(0, 7, 2), now(3));
