@@ -6,7 +6,7 @@
 //! highwater-fuzz cluster --minutes 30
 //! highwater-fuzz cluster --first 1 --runs 100
 //!                                   this seed and those behind it, as many as that, however long it takes
-//! highwater-fuzz recover            one log, crashed at any call
+//! highwater-fuzz recover            one log or a few, crashed at any call; prints how often each public call was made
 //! highwater-fuzz crashes            every crash of every operation, 100,000 states at least
 //! highwater-fuzz crashes --states 5000000 | --minutes 60
 //! highwater-fuzz crashes --state 'NAME'

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use highwater_tests::recover::{Setting, explain_seed, run_seed_caught};
+use highwater_tests::recover::{Setting, explain_seed, run_seed_caught, take_calls};
 use highwater_tests::world::{RandomOptions, random};
 
 /// Something to search in. A seed gives nothing, or a report of what is wrong.
@@ -11,6 +11,8 @@ struct Search {
     name: &'static str,
     about: &'static str,
     run: fn(u64) -> Result<(), String>,
+    /// What so many runs, one behind the other, have done; or what they should have done and have not.
+    summary: fn(u64) -> Result<String, String>,
 }
 
 const SEARCHES: &[Search] = &[
@@ -18,11 +20,13 @@ const SEARCHES: &[Search] = &[
         name: "cluster",
         about: "a controller, three brokers and their clients, under kills, power losses, partitions and failing disks",
         run: cluster,
+        summary: |_| Ok(String::new()),
     },
     Search {
         name: "recover",
-        about: "one log against a model of it, under kills, power losses and failing calls, again and again",
+        about: "one log or a few against models of them, under kills, power losses and failing calls, again and again",
         run: recover,
+        summary: doors,
     },
 ];
 
@@ -31,6 +35,18 @@ fn recover(seed: u64) -> Result<(), String> {
         // The story has the last steps alone, and what made it fail may lie long before.
         format!("{violation}\n{}", explain_seed(seed, Setting::default()))
     })
+}
+
+/// From so many runs on each door is used.
+const RUNS_OF_ALL_DOORS: u64 = 1_000;
+
+fn doors(runs: u64) -> Result<String, String> {
+    let calls = take_calls();
+    let unused = calls.unused();
+    if runs >= RUNS_OF_ALL_DOORS && !unused.is_empty() {
+        return Err(format!("{calls}nobody has called {unused:?}"));
+    }
+    Ok(calls.to_string())
 }
 
 fn cluster(seed: u64) -> Result<(), String> {
@@ -92,8 +108,16 @@ fn search(order: &Order) -> ExitCode {
         runs += 1;
         let enough = order.runs.map_or_else(|| begun.elapsed() >= order.time, |wanted| runs >= wanted);
         if order.seed.is_some() || enough {
-            println!("{}: {runs} runs, nothing found", order.search.name);
-            return ExitCode::SUCCESS;
+            return match (order.search.summary)(runs) {
+                Ok(done) => {
+                    println!("{done}{}: {runs} runs, nothing found", order.search.name);
+                    ExitCode::SUCCESS
+                }
+                Err(why) => {
+                    println!("{why}");
+                    ExitCode::FAILURE
+                }
+            };
         }
     }
 }

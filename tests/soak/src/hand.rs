@@ -83,13 +83,14 @@ impl Hand {
             Step::Complete
             | Step::Room(_)
             | Step::Reopen
-            | Step::Other
+            | Step::TurnTo(_)
             | Step::Delete
             | Step::Make
             | Step::Rot { .. }
             | Step::Examine { .. }
             | Step::Repair
-            | Step::ReopenLog => self.wait(at, &log, step == Step::Complete),
+            | Step::ReopenLog
+            | Step::Wide(_) => self.wait(at, &log, step == Step::Complete),
             Step::Sync => self.run(at, Job::Sync { logs: vec![id] }),
             Step::Seal => self.run(at, Job::Seal { log: id }),
             Step::DueJobs { after_ms } => {

@@ -1,7 +1,9 @@
 //! Makes the batches of a trial, and says what they are in the log. Every value is unlike any other, so that no batch is taken for another.
 
 use bytes::{Bytes, BytesMut};
-use highwater_engine::batch::{BatchBuilder, BatchLimits, Compression, ProducedBatch};
+use highwater_engine::batch::{
+    BatchBuilder, BatchLimits, Compression, ProducedBatch, TransactionEnd, transaction_marker,
+};
 use highwater_engine::units::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
 use super::model::Batch;
@@ -47,18 +49,29 @@ pub fn leader_epoch(value: i32) -> LeaderEpoch {
 fn batch(content: &Content, base: i64, epoch: i32, bytes: Bytes) -> Batch {
     let records = i64::try_from(content.times.len()).unwrap_or(i64::MAX);
     let (times, sent) = (content.times.clone(), content.sent);
-    Batch { base, end: base + records, epoch, bytes, times, sent }
+    Batch { base, end: base + records, epoch, bytes, times, sent, ends: None }
+}
+
+/// What ends a transaction, as a leader has stamped it.
+pub fn marker(end: TransactionEnd, id: i64, time: i64, base: i64, epoch: i32) -> Batch {
+    let producer = ProducerId::new(id).expect("ids are not negative");
+    let zero = ProducerEpoch::new(0).expect("0 is an epoch");
+    let bytes = transaction_marker(end, producer, zero, 0, Timestamp::from_millis(time));
+    let bytes = bytes.expect("a marker can be made of any producer");
+    let content = Content::plain(1, 0, time);
+    Batch { ends: Some(id), ..placed(&content, &bytes, base, epoch) }
 }
 
 fn builder(content: &Content) -> BatchBuilder {
     let compression = if content.compressed { Compression::Lz4 } else { Compression::None };
     let builder = BatchBuilder::new(compression);
     let Some(sent) = content.sent else { return builder };
-    builder.producer(
+    let builder = builder.producer(
         ProducerId::new(sent.id).expect("ids are not negative"),
         ProducerEpoch::new(0).expect("0 is an epoch"),
         Sequence::new(sent.first).expect("sequences are not negative"),
-    )
+    );
+    if sent.is_transactional() { builder.transactional() } else { builder }
 }
 
 fn finish(mut builder: BatchBuilder, content: &Content, tag: u64) -> Bytes {

@@ -1,42 +1,26 @@
-//! Steps beside the one log's own life: a second log in the same directory, a log that is deleted and made again, rot and its repair.
+//! Steps beside the one log's own life: a log that is deleted and made again, rot and its repair.
 
 use highwater_engine::batch::ReplicatedBatches;
 use highwater_engine::log::LogId;
-use highwater_engine::store::{Job, JobDone, Store};
+use highwater_engine::store::{Job, JobDone, JobKind, Store};
 use highwater_engine::units::OffsetRange;
 
 use super::batches::{leader_epoch, offset};
+use super::doors::{Door, done, told};
 use super::model::{Ending, Model, UnderWay};
 use super::open::everything;
-use super::trial::{Slot, Trial, Verdict};
+use super::trial::{Trial, Verdict};
 
 impl Trial {
-    /// From here on steps are about the other log, which is made the first time.
-    pub(super) fn turn_to_the_other(&mut self, store: &Store) -> Verdict {
-        if self.other.is_none() {
-            self.other = Some(Slot { number: 1, ..Slot::default() });
-        }
-        self.swap();
-        if let Some(log) = store.log(&self.name()) {
-            if let Some(open) = &mut self.open {
-                open.log = log;
-            }
-            return Ok(());
-        }
-        let made = self.make_log(store.clone());
-        if !self.is_made {
-            // Steps stay with the log that is there.
-            self.swap();
-        }
-        made
-    }
-
     /// The log goes; until another is made in its place, nothing is done.
     pub(super) fn delete(&mut self, store: &Store) -> Verdict {
-        let Some(job) = store.delete_log(&self.name()) else { return Ok(()) };
+        let Some(job) = told(Door::StoreDeleteLog, store.delete_log(&self.name())) else { return Ok(()) };
         self.is_made = false;
+        self.looker = None;
+        self.void_tickets();
+        self.watermarks.forget();
         self.model.under_way = Some(UnderWay::Delete);
-        match job.run(store) {
+        match done(job.kind(), job.run(store)) {
             JobDone::Deleted { .. } => {
                 self.model = Model { epoch: self.model.epoch, ..Model::default() };
                 Ok(())
@@ -64,11 +48,13 @@ impl Trial {
     /// A closed log is opened again in the same process, and is what a kill leaves.
     pub(super) fn reopen_log(&mut self, store: &Store, log: LogId) -> Verdict {
         let now = self.now();
-        match (Job::Reopen { log, now }).run(store) {
+        self.looker = None;
+        match done(JobKind::Reopen, Job::Reopen { log, now }.run(store)) {
             JobDone::Reopened { report: Some(_), .. } => {}
             JobDone::Reopened { report: None, .. } => return Ok(()),
             other @ (JobDone::Failed { .. } | _) => return self.excuse(&format!("a job gave {other:?}")),
         }
+        self.void_tickets();
         let log = store.log(&self.name()).ok_or("a log that was opened again is gone")?;
         let found = everything(store, &log).map(Some).or_else(|what| self.excuse(&what).map(|()| None))?;
         let Some(found) = found else { return Ok(()) };

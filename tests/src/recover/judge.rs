@@ -1,15 +1,21 @@
 //! Opens the store of a trial and judges what is found: each log against its model, and what recovery says against what happened.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fastrand::Rng;
 use highwater_engine::disk::{Disk, SimulatedDisk};
 use highwater_engine::log::Log;
-use highwater_engine::store::{LogReport, Machine, OpenReport, Opened, Stop, Store};
-use highwater_engine::units::{TopicId, TopicPartition};
+use highwater_engine::store::{
+    LogReport, Machine, OpenReport, Opened, OpeningPlan, OpeningProgress, Stop, Store, StoreOpenError,
+};
+use highwater_engine::units::TopicPartition;
 
+use super::doors::{Door, asked, told};
 use super::model::{Ending, Found, UnderWay};
 use super::open::{check_lookups, everything};
+use super::several::topic;
+use super::transactions::check_unstable;
 use super::trial::{Open, Trial, Verdict, Violation};
 
 /// How a trial may end in which the recovery points could not be read once: what a crash has left is then told from damage no more, so that
@@ -32,7 +38,22 @@ impl Trial {
     }
 
     fn open_store(&self, disk: Arc<dyn Disk>) -> Result<Opened, String> {
-        let opened = Store::open(disk, &self.directory, self.store_config(), self.now());
+        let (config, now) = (self.store_config(), self.now());
+        let opened = if self.others.is_empty() {
+            asked(Door::StoreOpen, Store::open(disk, &self.directory, config, now))
+        } else {
+            let most = AtomicUsize::new(0);
+            let watch = |progress: OpeningProgress| {
+                most.fetch_max(progress.done, Ordering::Relaxed);
+            };
+            let opened = Store::open_watched(disk, &self.directory, config, now, &watch);
+            let opened = asked(Door::StoreOpenWatched, opened);
+            let logs = opened.as_ref().map_or(0, |opened| opened.report.logs.len());
+            if most.into_inner() < logs {
+                return Err(format!("{logs} logs were opened, and not all were told of"));
+            }
+            opened
+        };
         opened.map_err(|error| error.to_string())
     }
 
@@ -66,13 +87,16 @@ impl Trial {
             self.open_again(&store, &mut report)?;
         }
         let context = |what: String| format!("{what}\n{:?}, {:?} machine", report.stop, report.machine);
-        let log = self.judge_log(&store, &report, was_trouble)?;
-        if self.other.is_some() {
-            self.swap();
-            let judged = self.judge_log(&store, &report, was_trouble);
-            self.swap();
-            judged?;
-        }
+        let mut log = None;
+        let number = self.number;
+        self.each_log(Some(&store), |trial| {
+            trial.tickets.clear();
+            let found = trial.judge_log(&store, &report, was_trouble)?;
+            if trial.number == number {
+                log = found;
+            }
+            Ok(())
+        })?;
         let Some(log) = log else {
             self.trouble = was_trouble;
             return self.make_log(store);
@@ -82,9 +106,10 @@ impl Trial {
         let told = told && self.other_disk.is_none();
         self.is_confirmed = if told { Some(true) } else { self.is_confirmed };
         self.is_mark_uncertain = false;
-        self.open = Some(Open { store, log });
+        self.check_watermarks(&store).map_err(context)?;
+        self.open = Some(Open { store: store.clone(), log });
         self.ending = Ending::Kill;
-        self.look().map_err(context)?;
+        self.each_log(Some(&store), Self::look).map_err(context)?;
         self.arm();
         Ok(())
     }
@@ -95,7 +120,11 @@ impl Trial {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let number = name.rsplit_once('-').and_then(|(_, number)| number.parse().ok()).unwrap_or(0);
             let name = TopicPartition::new("t", number).map_err(|error| error.to_string())?;
-            match store.reopen_log(&name, self.now()) {
+            let left_alone = told(Door::StoreLeftAlone, store.left_alone());
+            if !left_alone.iter().any(|(known, _)| *known == name) {
+                return Err(format!("{name} was left alone, and is not among {left_alone:?}"));
+            }
+            match asked(Door::StoreReopenLog, store.reopen_log(&name, self.now())) {
                 Ok(Some(log)) => report.logs.push(log),
                 other => return Err(format!("{name} was left alone, and then {other:?}")),
             }
@@ -110,7 +139,7 @@ impl Trial {
         report: &OpenReport,
         was_trouble: bool,
     ) -> Result<Option<Log>, String> {
-        let Some(log) = store.log(&self.name()) else {
+        let Some(log) = told(Door::StoreLog, store.log(&self.name())) else {
             if self.is_made {
                 return Err(format!("the log is gone: {report:?}"));
             }
@@ -148,19 +177,21 @@ impl Trial {
         let may_be_damaged = self.model.damaged.is_some();
         self.model.survive(self.ending, &is)?;
         check_log_report(report, found, may_suspect, may_be_damaged)?;
-        self.model.durable = log.durable().value();
+        self.model.durable = told(Door::LogDurable, log.durable()).value();
         self.model.check_epochs(&is.epochs, false)?;
         if self.model.damaged.is_some() {
             return Ok(());
         }
         self.model.check_producers(&producers(log))?;
+        check_unstable(log, &self.model, self.model.end)?;
         check_lookups(store, log, &self.model)?;
         self.check_files(&self.model, true)
     }
 
     pub(super) fn make_log(&mut self, store: Store) -> Verdict {
-        let topic = TopicId::new([7; 16]);
-        match store.create_log(&self.name(), topic, self.setting.log.clone(), self.now()) {
+        self.watermarks.forget();
+        let made = store.create_log(&self.name(), topic(), self.setting.log.clone(), self.now());
+        match asked(Door::StoreCreateLog, made) {
             Ok(log) => {
                 self.is_made = true;
                 self.model.under_way = None;
@@ -196,7 +227,16 @@ impl Trial {
     }
 
     fn compare_openings(&self, twin: &SimulatedDisk, rng: &mut Rng) -> Verdict {
-        let first = self.what_is_on(twin.clone())?;
+        let planned =
+            Store::plan_opening(Arc::new(twin.clone()), &self.directory, self.store_config(), self.now());
+        let planned = asked(Door::StorePlanOpening, planned);
+        let Opened { store, report } = self.open_store(Arc::new(twin.clone()))?;
+        // What a note remembers of damage is looked at by the opening alone.
+        if self.models().all(|model| model.damaged.is_none()) {
+            check_plan(planned, &report)?;
+        }
+        let first = everything_in(&store)?;
+        drop(store);
         let second = self.what_is_on(twin.crash_kill(rng))?;
         if first == second { Ok(()) } else { Err(format!("opened twice: {first:?}, then {second:?}")) }
     }
@@ -204,8 +244,27 @@ impl Trial {
     /// What an opening finds of each log on a disk, which it changes.
     pub(super) fn what_is_on(&self, disk: SimulatedDisk) -> Result<Vec<Found>, String> {
         let Opened { store, .. } = self.open_store(Arc::new(disk))?;
-        store.logs().iter().map(|log| everything(&store, log)).collect()
+        everything_in(&store)
     }
+}
+
+fn everything_in(store: &Store) -> Result<Vec<Found>, String> {
+    let logs = told(Door::StoreLogs, store.logs());
+    logs.iter().map(|log| everything(store, log)).collect()
+}
+
+/// What was planned for an opening is what the opening did.
+fn check_plan(planned: Result<OpeningPlan, StoreOpenError>, report: &OpenReport) -> Verdict {
+    let Ok(planned) = planned else {
+        // There may be nothing yet of which a plan could be made.
+        return if report.stop == Stop::FirstUse { Ok(()) } else { Err(format!("{planned:?}")) };
+    };
+    let plans: Vec<_> = planned.logs.iter().map(|(name, plan)| (name, plan.as_ref().ok())).collect();
+    let done: Vec<_> = report.logs.iter().map(|log| (&log.name, Some(&log.plan))).collect();
+    if plans == done && (planned.stop, planned.machine) == (report.stop, report.machine) {
+        return Ok(());
+    }
+    Err(format!("{planned:?} was planned, and {report:?} came of it"))
 }
 
 /// What recovery says of a log must fit to what happened.
@@ -233,11 +292,12 @@ fn check_log_report(
 
 /// What a log knows of its producers: the last sequence and the last offset of each.
 fn producers(log: &Log) -> Vec<(i64, i32, i64)> {
-    log.with_producers(|producers| {
+    let known = log.with_producers(|producers| {
         let known = producers.summaries().filter_map(|known| {
             let (_, sequence, _, last) = known.last_batch?;
             Some((known.id.value(), sequence.value(), last.value()))
         });
         known.collect()
-    })
+    });
+    told(Door::LogWithProducers, known)
 }

@@ -1,4 +1,4 @@
-//! Proves that recovery is right: one log of a real store on a simulated disk that crashes at any call, against a model of it.
+//! Proves that recovery is right: one log, or a few, of a real store on a simulated disk that crashes at any call, each against a model of it.
 //!
 //! ```text
 //! Choices (a seed, a fuzzer's bytes) ──> Step ──> Trial ──> Store on SimulatedDisk ──┐
@@ -16,6 +16,8 @@ mod choices;
 pub mod crashes;
 #[cfg(test)]
 mod disks_test;
+mod doors;
+mod facts;
 pub mod failures;
 mod files;
 mod judge;
@@ -27,21 +29,29 @@ mod random;
 #[cfg(test)]
 mod random_test;
 mod scene;
+mod several;
 mod shrink;
 #[cfg(test)]
 mod shrink_test;
 mod step;
+mod tickets;
+mod transactions;
 mod trial;
+mod watching;
+mod wide;
 
 use highwater_engine::disk::simulated::SimulatedCounters;
 
 pub use choices::Choices;
+pub use doors::{Answers, Calls, Door, take_calls};
 pub use model::{Batch, Ending, Expected, Found, Model, Sent, UnderWay};
 pub use play::{Line, Play};
 pub use random::{run, written_down};
 pub use shrink::shrink;
 pub use step::{Content, Step};
-pub use trial::{Setting, Trial, Violation};
+pub use tickets::Waiting;
+pub use trial::{Breadths, Setting, Trial, Violation};
+pub use wide::{Breadth, Wide};
 
 /// Runs the trial of a seed.
 pub fn run_seed(seed: u64, setting: Setting) -> Result<SimulatedCounters, Violation> {

@@ -19,6 +19,9 @@ pub struct Batch {
     pub times: Vec<i64>,
     /// Whose it is, if its producer is idempotent.
     pub sent: Option<Sent>,
+    /// The producer whose transaction it ends, if it is a marker.
+    #[serde(default)]
+    pub ends: Option<i64>,
 }
 
 /// What an idempotent producer's batch says of itself.

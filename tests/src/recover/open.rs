@@ -3,9 +3,10 @@
 use bytes::{Bytes, BytesMut};
 use highwater_engine::batch::scan;
 use highwater_engine::log::{Log, Read, ReadError, Records};
-use highwater_engine::store::{Job, JobDone, Store};
+use highwater_engine::store::{Job, JobDone, JobKind, Store};
 
 use super::batches::offset;
+use super::doors::{Door, asked, done, told};
 use super::model::{Found, Model};
 
 /// Reads, from the device if need be.
@@ -17,10 +18,11 @@ pub fn read(
     bytes_max: usize,
     at_least_one: bool,
 ) -> Result<Option<Records>, ReadError> {
-    let mut read = log.read(offset(from), offset(ceiling), bytes_max, at_least_one)?;
-    if let Read::Cold(asked) = read {
-        let done = Job::ColdRead(asked).run(store);
-        let JobDone::Read { result, .. } = done else { panic!("a cold read gave {done:?}") };
+    let read = log.read(offset(from), offset(ceiling), bytes_max, at_least_one);
+    let mut read = asked(Door::LogRead, read)?;
+    if let Read::Cold(wanted) = read {
+        let read_now = done(JobKind::ColdRead, Job::ColdRead(wanted).run(store));
+        let JobDone::Read { result, .. } = read_now else { panic!("a cold read gave {read_now:?}") };
         read = result?;
     }
     match read {
@@ -32,7 +34,8 @@ pub fn read(
 
 /// Everything that readers are given, and the epochs.
 pub fn everything(store: &Store, log: &Log) -> Result<Found, String> {
-    let (start, end) = (log.start().value(), log.written().value());
+    let start = told(Door::LogStart, log.start()).value();
+    let end = told(Door::LogWritten, log.written()).value();
     let (mut batches, mut damaged) = (Vec::new(), Vec::new());
     let mut next = start;
     while next < end {
@@ -49,14 +52,16 @@ pub fn everything(store: &Store, log: &Log) -> Result<Found, String> {
         batches.extend(split(&records, next)?);
         next = records.end.value();
     }
-    Ok(Found { start, end, batches, damaged, epochs: epochs(log), bytes: log.size_bytes() })
+    let bytes = told(Door::LogSizeBytes, log.size_bytes());
+    Ok(Found { start, end, batches, damaged, epochs: epochs(log), bytes })
 }
 
 /// The leader epochs of a log.
 pub fn epochs(log: &Log) -> Vec<(i32, i64)> {
-    log.with_facts(|facts| {
+    let starts = log.with_facts(|facts| {
         facts.epochs.starts().iter().map(|entry| (entry.epoch.value(), entry.start.value())).collect()
-    })
+    });
+    told(Door::LogWithFacts, starts)
 }
 
 /// The batches that one read from `from` on gives; none where nothing may be seen.
@@ -66,7 +71,7 @@ pub fn read_batches(store: &Store, log: &Log, from: i64) -> Result<Vec<Bytes>, S
 }
 
 /// The batches of a read, each sound, and the read's own figures right.
-fn split(records: &Records, from: i64) -> Result<Vec<Bytes>, String> {
+pub(super) fn split(records: &Records, from: i64) -> Result<Vec<Bytes>, String> {
     let mut bytes = BytesMut::with_capacity(records.size);
     for part in &records.parts {
         bytes.extend_from_slice(part);
@@ -138,8 +143,9 @@ pub fn check_lookups(store: &Store, log: &Log, model: &Model) -> Result<(), Stri
 
 /// A lookup by time against a walk over all records.
 pub fn check_time(log: &Log, model: &Model, time: i64, ceiling: i64) -> Result<(), String> {
-    let found = log
-        .offset_for_timestamp(highwater_engine::units::Timestamp::from_millis(time), offset(ceiling))
+    let found =
+        log.offset_for_timestamp(highwater_engine::units::Timestamp::from_millis(time), offset(ceiling));
+    let found = asked(Door::LogOffsetForTimestamp, found)
         .map_err(|error| format!("looking for {time} ms: {error}"))?;
     let found = found.map(|found| (found.offset.value(), found.timestamp.millis()));
     let expected = model.first_not_older(time, ceiling);
@@ -151,7 +157,8 @@ pub fn check_time(log: &Log, model: &Model, time: i64, ceiling: i64) -> Result<(
 
 /// A lookup of the greatest time against a walk over all records.
 pub fn check_newest(log: &Log, model: &Model, ceiling: i64) -> Result<(), String> {
-    let found = log.max_timestamp(offset(ceiling)).map_err(|error| format!("the greatest time: {error}"))?;
+    let found = asked(Door::LogMaxTimestamp, log.max_timestamp(offset(ceiling)));
+    let found = found.map_err(|error| format!("the greatest time: {error}"))?;
     let found = found.map(|found| (found.offset.value(), found.timestamp.millis()));
     let expected = model.newest(ceiling);
     if found == expected {

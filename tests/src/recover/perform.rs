@@ -5,9 +5,10 @@ use std::path::Path;
 use highwater_engine::batch::ReplicatedBatches;
 use highwater_engine::disk::{Disk, Patience, Wait};
 use highwater_engine::log::{AppendError, Log, Permit};
-use highwater_engine::store::{Job, JobDone, JobError};
+use highwater_engine::store::{Job, JobDone, JobError, Store};
 
 use super::batches::{check, leader_epoch, offset, placed, sent, stamped};
+use super::doors::{Door, asked, called, done, told};
 use super::model::{Batch, Expected, Model, UnderWay};
 use super::open::{check_newest, check_read, check_time, read};
 use super::step::{Content, Step};
@@ -19,12 +20,15 @@ impl Trial {
         let (store, log) = (open.store.clone(), open.log.clone());
         let id = log.id();
         self.now_ms += 7;
+        if !self.is_made && !step.needs_no_log() {
+            return Ok(());
+        }
         match step {
             Step::Append(content) => self.append(content),
             Step::Replicate(batches) => self.replicate(batches),
             Step::BeginEpoch => {
                 self.model.epoch += 1;
-                match log.begin_epoch(leader_epoch(self.model.epoch)) {
+                match asked(Door::LogBeginEpoch, log.begin_epoch(leader_epoch(self.model.epoch))) {
                     Ok(()) => Ok(()),
                     Err(error) => self.excuse(&error.to_string()),
                 }
@@ -32,7 +36,7 @@ impl Trial {
             Step::Turn { wait, may_block } => {
                 let wait = if *wait { Wait::ForOne } else { Wait::Not };
                 let patience = if *may_block { Patience::MayBlock } else { Patience::MustNotBlock };
-                store.turn(wait, patience);
+                self.turn(&store, wait, patience)?;
                 if self.disk.is_down() || self.model.under_way.is_some() {
                     return Ok(());
                 }
@@ -45,13 +49,14 @@ impl Trial {
             }
             Step::WantDurable => {
                 store.want_durable(&log);
+                called(Door::StoreWantDurable);
                 Ok(())
             }
             Step::Sync => self.run(Job::Sync { logs: store.logs().iter().map(Log::id).collect() }),
             Step::Seal => self.run(Job::Seal { log: id }),
             Step::DueJobs { after_ms } => {
                 self.now_ms += after_ms;
-                store.due_jobs(self.now()).into_iter().try_for_each(|job| self.run(job))
+                self.run_due(&store)
             }
             Step::Checkpoint => {
                 let now = self.now();
@@ -91,13 +96,14 @@ impl Trial {
             Step::FindNewest { ceiling } => {
                 check_newest(&log, &self.model, *ceiling).or_else(|what| self.excuse_look(what))
             }
-            Step::Other => self.turn_to_the_other(&store),
+            Step::TurnTo(number) => self.turn_to(*number, &store),
             Step::Delete => self.delete(&store),
             Step::Make => self.make_log(store),
             Step::Rot { batch } => self.rot(*batch),
-            Step::Examine { segment } => self.run(Job::Examine { log: id, segment: offset(*segment) }),
+            Step::Examine { segment } => self.examine(&store, id, *segment),
             Step::Repair => self.repair(id),
             Step::ReopenLog => self.reopen_log(&store, id),
+            Step::Wide(step) => self.perform_wide(step, &store, id),
             Step::Room(bytes) => {
                 self.limit(*bytes);
                 Ok(())
@@ -116,11 +122,26 @@ impl Trial {
         let is_closed = self.open.as_ref().is_none_or(|open| open.log.closed().is_some());
         if !is_closed && !self.disk.is_down() {
             self.model.under_way = Some(change);
+            self.looker = None;
         }
     }
 
+    /// A turn of the driver; every other one into the report of an earlier one.
+    fn turn(&mut self, store: &Store, wait: Wait, patience: Patience) -> Verdict {
+        if self.now_ms % 2 == 0 {
+            told(Door::StoreTurn, store.turn(wait, patience));
+            return Ok(());
+        }
+        let before = std::mem::take(&mut self.turned);
+        store.turn_into(wait, patience, &mut self.turned);
+        called(Door::StoreTurnInto);
+        let is_left =
+            before.moved.iter().any(|log| self.turned.moved.iter().filter(|is| *is == log).count() > 1);
+        if is_left { Err(format!("{:?} behind {before:?}", self.turned)) } else { Ok(()) }
+    }
+
     /// A look at the disk may fail where calls are made to fail; it must never show anything else than there is.
-    fn excuse_look(&mut self, what: String) -> Verdict {
+    pub(super) fn excuse_look(&mut self, what: String) -> Verdict {
         let is_error = what.contains("os error") || what.contains("crashed");
         if is_error { self.excuse(&what) } else { Err(what) }
     }
@@ -143,7 +164,8 @@ impl Trial {
         let bytes = sent(content, self.tags);
         let expected = content.sent.map_or(Expected::Append, |sent| self.model.expect(sent));
         let permit = Permit::new(leader_epoch(self.model.epoch));
-        let appended = match log.append(permit, check(&bytes), self.now()) {
+        let appended = asked(Door::LogAppend, log.append(permit, check(&bytes), self.now()));
+        let appended = match appended {
             Ok(appended) => appended,
             Err(AppendError::Producer(refusal)) => {
                 return match expected {
@@ -180,6 +202,7 @@ impl Trial {
             return Err(format!("appended to {end}, expected to {}", batch.end));
         }
         self.model.accept(batch);
+        self.hold(appended.ticket);
         Ok(())
     }
 
@@ -197,7 +220,7 @@ impl Trial {
         let bytes: Vec<u8> = batches.iter().flat_map(|batch| batch.bytes.iter().copied()).collect();
         let set = ReplicatedBatches::check(bytes.into(), leader_epoch(epoch));
         let set = set.map_err(|error| format!("a follower refuses what a leader stamped: {error}"))?;
-        match log.append_replicated(&set, self.now()) {
+        match asked(Door::LogAppendReplicated, log.append_replicated(&set, self.now())) {
             Ok(appended) => {
                 let end = appended.offsets.end().value();
                 if end != next && !self.trouble && !self.disk.is_down() {
@@ -220,17 +243,25 @@ impl Trial {
         }
     }
 
-    pub(super) fn run(&mut self, job: Job) -> Verdict {
-        let Some(Open { store, .. }) = &self.open else { return Ok(()) };
+    pub(super) fn run_here(&mut self, job: Job) -> Verdict {
+        let Some(Open { store, log }) = &self.open else { return Ok(()) };
+        let is_of_another = job.log().is_some_and(|of| of != log.id());
         let is_checkpoint = matches!(job, Job::Checkpoint { .. });
         let raised = if let Job::RaiseStart { to, .. } = &job { Some(to.value()) } else { None };
         let cut = if let Job::Truncate { to, .. } = &job { Some(to.value()) } else { None };
-        let done = job.run(store);
+        let done = done(job.kind(), job.run(store));
         let model = &mut self.model;
         match done {
-            JobDone::Truncated { end, .. } => model.truncated(cut.unwrap_or(0), end.value()),
+            JobDone::Truncated { end, .. } => {
+                let cut = cut.unwrap_or(0);
+                if cut < model.end {
+                    self.void_tickets();
+                }
+                self.model.truncated(cut, end.value())
+            }
             JobDone::RestartedAt { offset, .. } => {
                 model.restart(offset.value());
+                self.void_tickets();
                 Ok(())
             }
             // Where a restart that has failed leaves the start is not looked at before it is opened again.
@@ -251,9 +282,8 @@ impl Trial {
             }
             JobDone::Checkpointed => {
                 if is_checkpoint {
-                    model.start_sure = model.start;
-                    if let Some(other) = &mut self.other {
-                        other.model.start_sure = other.model.start;
+                    for model in self.models_mut() {
+                        model.start_sure = model.start;
                     }
                 }
                 Ok(())
@@ -261,6 +291,8 @@ impl Trial {
             JobDone::Failed { error: JobError::AboveEnd { .. }, .. } if raised > Some(model.written) => {
                 Ok(())
             }
+            // It was due, and then its log went.
+            JobDone::Failed { error: JobError::UnknownLog, .. } if is_of_another => Ok(()),
             JobDone::Failed { error, .. } => self.job_failed(&error),
             JobDone::Sealed { .. }
             | JobDone::Synced { .. }

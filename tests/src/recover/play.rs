@@ -9,6 +9,7 @@ use highwater_engine::disk::simulated::{Completing, Fault, SimulatedCounters, Te
 
 use super::step::Step;
 use super::trial::{Setting, Trial, Violation};
+use super::wide::Breadth;
 
 /// What a job, an opening and a reader have open beside the files of segments that may be.
 const OTHER_FILES: usize = 8;
@@ -47,6 +48,8 @@ pub struct Play {
     pub cold_percent: u8,
     /// The settings.
     pub setting: Setting,
+    /// How much it goes through.
+    pub breadth: Breadth,
     /// What is done.
     pub lines: Vec<Line>,
 }

@@ -5,7 +5,8 @@ use highwater_engine::disk::simulated::{Completing, Fault, SimulatedCounters, Te
 use super::choices::Choices;
 use super::play::{Line, Play};
 use super::step::{Content, Step};
-use super::trial::{Setting, Trial, Violation};
+use super::trial::{Breadths, Setting, Trial, Violation};
+use super::wide::Breadth;
 
 /// Runs one trial. Gives what the disk did in it.
 pub fn run(choices: &mut Choices, setting: Setting) -> Result<SimulatedCounters, Violation> {
@@ -30,7 +31,10 @@ fn begin(choices: &mut Choices, setting: Setting) -> Play {
     if generator.u8(..3) == 0 {
         setting.open_files_max = Some(generator.usize(1..4));
     }
-    Play { disk_seed, tear, cold_percent, setting, lines: Vec::new() }
+    // Drawn by what comes behind all else here, so that the others are what they were.
+    let is_broad = setting.breadth == Breadths::Drawn && generator.u8(..3) == 0;
+    let breadth = if is_broad { Breadth::Everything { logs: generator.i32(1..=4) } } else { Breadth::OneLog };
+    Play { disk_seed, tear, cold_percent, setting, breadth, lines: Vec::new() }
 }
 
 /// A trial and its play, which is written down before it is done.
@@ -104,7 +108,7 @@ fn live(writing: &mut Writing<'_>, choices: &mut Choices) -> Result<(), Violatio
         _ => {}
     }
     for _ in 0..choices.below(90) {
-        let step = Step::draw(choices, writing.trial.model(), writing.trial.time_ms());
+        let step = draw_step(writing, choices);
         // A crash in the middle of a change of many files is rare otherwise.
         let is_long =
             matches!(step, Step::Truncate(_) | Step::RestartAt(_) | Step::Retention { .. } | Step::Seal);
@@ -118,6 +122,15 @@ fn live(writing: &mut Writing<'_>, choices: &mut Choices) -> Result<(), Violatio
         }
     }
     writing.write(Line::Completing(Completing::AtOnce))
+}
+
+fn draw_step(writing: &Writing<'_>, choices: &mut Choices) -> Step {
+    let (model, now_ms) = (writing.trial.model(), writing.trial.time_ms());
+    match writing.play.breadth {
+        Breadth::Everything { .. } if !writing.trial.is_made => Step::Make,
+        Breadth::Everything { logs } if choices.once_in(3) => Step::draw_wide(choices, model, logs, now_ms),
+        Breadth::Everything { .. } | Breadth::OneLog => Step::draw(choices, model, now_ms),
+    }
 }
 
 fn fail(writing: &mut Writing<'_>, choices: &mut Choices, range: i64) -> Result<(), Violation> {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use highwater_engine::disk::simulated::SimulatedCounters;
 use highwater_engine::{Rule, Rules};
 
-use super::{Setting, run_seed, run_seed_caught};
+use super::{Breadths, Setting, run_seed, run_seed_caught, take_calls};
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|text| text.parse().ok())
@@ -33,7 +33,7 @@ fn sum(total: &mut SimulatedCounters, one: &SimulatedCounters) {
     total.overtakings += one.overtakings;
 }
 
-/// Seeds of longer searches that found something.
+/// Seeds of longer searches that found something, when trials had one log.
 const FOUND: [u64; 10] = [
     24_463,
     34_744,
@@ -58,17 +58,24 @@ fn a_log_survives_crashes() {
     }
     let seeds = number("HIGHWATER_SEEDS").unwrap_or(1_000);
     let mut total = SimulatedCounters::default();
-    for seed in FOUND.into_iter().chain(0..seeds) {
-        match run_seed_caught(seed, Setting::default()) {
+    drop(take_calls());
+    let of_one_log = Setting { breadth: Breadths::OneLog, ..Setting::default() };
+    let found = FOUND.into_iter().map(|seed| (seed, of_one_log.clone()));
+    for (seed, setting) in found.chain((0..seeds).map(|seed| (seed, Setting::default()))) {
+        let breadth = setting.breadth;
+        match run_seed_caught(seed, setting) {
             Ok(counters) => sum(&mut total, &counters),
-            Err(violation) => panic!("HIGHWATER_SEED={seed}\n{violation}"),
+            Err(violation) => panic!("HIGHWATER_SEED={seed} ({breadth:?})\n{violation}"),
         }
     }
+    let calls = take_calls();
+    println!("{calls}");
     // Every kind of loss occurred: a kind that never does would be proved by nothing.
     let text = format!("{total:?}");
     println!("{seeds} seeds: {text}");
     if seeds >= 1_000 {
         assert!(!text.contains(": 0,") && !text.ends_with(": 0 }"), "{text}");
+        assert!(calls.unused().is_empty(), "nobody has called {:?}", calls.unused());
     }
 }
 

@@ -95,8 +95,8 @@ pub(super) fn scenes() -> Vec<Scene> {
         ),
         scene(
             "append to two logs",
-            then(short(), [Act::Do(Step::Other), append(1, 100), TURN]),
-            vec![append(2, 400), Act::Do(Step::Other), append(1, 40), TURN, SYNC, CHECKPOINT],
+            then(short(), [Act::Do(Step::TurnTo(1)), append(1, 100), TURN]),
+            vec![append(2, 400), Act::Do(Step::TurnTo(0)), append(1, 40), TURN, SYNC, CHECKPOINT],
         ),
         scene(
             "epoch start",
@@ -173,7 +173,7 @@ pub(super) fn scenes() -> Vec<Scene> {
             then(long(), [append(1, 8_000), append(1, 3_000), TURN]),
             vec![Act::LosePower(Unsynced::Chosen), append(1, 40), TURN, WANT, TURN, TURN],
         ),
-        scene("creation", short(), vec![Act::Do(Step::Other), append(1, 100), TURN, WANT, TURN, TURN]),
+        scene("creation", short(), vec![Act::Do(Step::TurnTo(1)), append(1, 100), TURN, WANT, TURN, TURN]),
         scene(
             "deletion",
             then(
@@ -181,10 +181,10 @@ pub(super) fn scenes() -> Vec<Scene> {
                 [
                     Act::Do(Step::RaiseStart(9)),
                     CHECKPOINT,
-                    Act::Do(Step::Other),
+                    Act::Do(Step::TurnTo(1)),
                     append(1, 30),
                     TURN,
-                    Act::Do(Step::Other),
+                    Act::Do(Step::TurnTo(0)),
                 ],
             ),
             vec![

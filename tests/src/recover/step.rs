@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::choices::Choices;
 use super::model::{Model, Sent};
+use super::wide::Wide;
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,8 +77,8 @@ pub enum Step {
     Room(Option<i64>),
     /// The store is closed and opened.
     Reopen,
-    /// From here on it is about the other log of the directory.
-    Other,
+    /// From here on it is about the log of this number.
+    TurnTo(i32),
     /// The log is deleted.
     Delete,
     /// A log is made where one was deleted.
@@ -96,6 +97,8 @@ pub enum Step {
     Repair,
     /// A log that a failed write has closed is opened again.
     ReopenLog,
+    /// One that only a broad trial has.
+    Wide(Wide),
 }
 
 /// What a batch holds.
@@ -170,23 +173,32 @@ impl fmt::Display for Step {
             Self::Room(Some(bytes)) => write!(f, "the medium has {bytes} bytes left"),
             Self::Room(None) => write!(f, "the medium has room again"),
             Self::Reopen => write!(f, "close and open"),
-            Self::Other => write!(f, "turn to the other log"),
+            Self::TurnTo(number) => write!(f, "turn to log {number}"),
             Self::Delete => write!(f, "delete the log"),
             Self::Make => write!(f, "make the log anew"),
             Self::Rot { batch } => write!(f, "batch {batch} rots"),
             Self::Examine { segment } => write!(f, "examine segment {segment}"),
             Self::Repair => write!(f, "repair what is damaged"),
             Self::ReopenLog => write!(f, "open the closed log again"),
+            Self::Wide(step) => write!(f, "{step}"),
         }
     }
 }
 
 impl Step {
+    /// Whether it can be done where the log is not.
+    pub(super) fn needs_no_log(&self) -> bool {
+        matches!(
+            self,
+            Self::Make | Self::TurnTo(_) | Self::Turn { .. } | Self::Complete | Self::Room(_) | Self::Reopen
+        )
+    }
+
     /// Draws a step that makes sense for the log as it is.
     pub fn draw(choices: &mut Choices, model: &Model, now_ms: i64) -> Self {
         match choices.below(64) {
             0..=13 => Self::Append(content(choices, now_ms)),
-            14..=19 => Self::Append(sent(choices, model, now_ms)),
+            14..=19 => Self::Append(sent(choices, model, now_ms, 0)),
             20..=22 => Self::Replicate(replicated(choices, now_ms)),
             23 => Self::BeginEpoch,
             24..=31 => Self::Turn { wait: choices.once_in(4), may_block: choices.once_in(2) },
@@ -219,7 +231,7 @@ impl Step {
 }
 
 /// An offset in the log or just beside it, more often near the end.
-fn place(choices: &mut Choices, model: &Model) -> i64 {
+pub(super) fn place(choices: &mut Choices, model: &Model) -> i64 {
     let length = model.end - model.start;
     let back = if choices.once_in(2) { choices.below(length.min(12) + 2) } else { choices.below(length + 4) };
     (model.end + 1 - back).max(0)
@@ -235,9 +247,9 @@ fn content(choices: &mut Choices, now_ms: i64) -> Content {
     Content { times, value_bytes, compressed: choices.once_in(12), sent: None }
 }
 
-/// A batch of one of a few producers: the next one, one of the last again, or one too far ahead.
-fn sent(choices: &mut Choices, model: &Model, now_ms: i64) -> Content {
-    let slot = choices.below(3);
+/// A batch of one of a few producers, from this one on: the next one, one of the last again, or one too far ahead.
+pub(super) fn sent(choices: &mut Choices, model: &Model, now_ms: i64, first: i64) -> Content {
+    let slot = first + choices.below(3);
     // A producer of which the log may remember something or nothing is never heard of again.
     let known =
         (0..).map(|generation| slot + 3 * generation).find_map(|id| Some((id, model.next_sequence(id)?)));

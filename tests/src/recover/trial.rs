@@ -1,4 +1,4 @@
-//! The hands of a trial: a store on a simulated disk and the model of its one log, told the same and compared after every step.
+//! The hands of a trial: a store on a simulated disk and the models of its logs, told the same and compared after every step.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,13 +11,16 @@ use highwater_engine::Rules;
 use highwater_engine::disk::simulated::{Fate, Fault, Interruption, SimulatedCounters, Unsynced};
 use highwater_engine::disk::{Disk, SimulatedDisk};
 use highwater_engine::log::{Log, LogConfig};
-use highwater_engine::store::{Store, StoreConfig};
+use highwater_engine::store::{ReadOnlyLog, Store, StoreConfig, TurnReport};
 use highwater_engine::units::{Monotonic, Now, Timestamp, TopicPartition};
 
+use super::doors::{Door, asked, told};
 use super::files::check_files;
 use super::model::{Ending, Model};
 use super::open::epochs;
+use super::several::{Watermarks, name_of};
 use super::step::Step;
+use super::tickets::Held;
 
 const DIRECTORY: &str = "/data";
 const STORY_STEPS: usize = 60;
@@ -52,6 +55,18 @@ pub struct Setting {
     pub rules: Rules,
     /// How many files of segments may be open; with a bound the disk loses what is closed before it is synced.
     pub open_files_max: Option<usize>,
+    /// Which breadths are drawn.
+    pub breadth: Breadths,
+}
+
+/// How broad trials are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Breadths {
+    /// Some go through everything; most have one log and what becomes of its records.
+    #[default]
+    Drawn,
+    /// One log, and what becomes of its records.
+    OneLog,
 }
 
 impl Default for Setting {
@@ -61,7 +76,7 @@ impl Default for Setting {
         log.index_interval_bytes = 300;
         log.retention_bytes = Some(30_000);
         log.retention_age = None;
-        Self { log, rules: Rules::default(), open_files_max: None }
+        Self { log, rules: Rules::default(), open_files_max: None, breadth: Breadths::Drawn }
     }
 }
 
@@ -105,6 +120,7 @@ pub(super) struct Slot {
     pub(super) model: Model,
     pub(super) number: i32,
     pub(super) is_made: bool,
+    pub(super) tickets: Vec<Held>,
 }
 
 /// See the module's documentation.
@@ -116,9 +132,17 @@ pub struct Trial {
     pub(super) directory: PathBuf,
     pub(super) model: Model,
     /// The number of the log's partition.
-    number: i32,
-    /// The other log of the directory, if there is one.
-    pub(super) other: Option<Slot>,
+    pub(super) number: i32,
+    /// The tickets that were given out for it in this life, the newest last.
+    pub(super) tickets: Vec<Held>,
+    /// The other logs of the directory.
+    pub(super) others: Vec<Slot>,
+    /// Somebody who looks at the log, without opening the directory.
+    pub(super) looker: Option<ReadOnlyLog>,
+    /// What the driver told last.
+    pub(super) turned: TurnReport,
+    /// What the checkpoint of high watermarks may say.
+    pub(super) watermarks: Watermarks,
     pub(super) setting: Setting,
     pub(super) open: Option<Open>,
     pub(super) now_ms: i64,
@@ -149,7 +173,11 @@ impl Trial {
             directory: PathBuf::from(DIRECTORY),
             model: Model::default(),
             number: 0,
-            other: None,
+            tickets: Vec::new(),
+            others: Vec::new(),
+            looker: None,
+            turned: TurnReport::default(),
+            watermarks: Watermarks::default(),
             setting,
             open: None,
             now_ms: 1_000_000,
@@ -296,8 +324,7 @@ impl Trial {
     fn note_power_loss(&mut self, was_clean: bool) {
         if !was_clean {
             self.ending = Ending::Power;
-            let other = self.other.as_mut().map(|other| &mut other.model);
-            for model in [Some(&mut self.model), other].into_iter().flatten() {
+            for model in self.models_mut() {
                 model.written = model.durable;
             }
         }
@@ -307,6 +334,7 @@ impl Trial {
 
     /// The store goes without being closed; the disk stays as it is.
     pub(super) fn drop_store(&mut self) {
+        self.looker = None;
         if let Some(open) = self.open.take() {
             self.note_failure(&open.store);
             self.ending = Ending::Kill;
@@ -315,7 +343,7 @@ impl Trial {
 
     /// A directory that has failed has withdrawn its proof, unless the crash or another failure came before that.
     fn note_failure(&mut self, store: &Store) {
-        if store.failure().is_some() {
+        if told(Door::StoreFailure, store.failure()).is_some() {
             let is_certain = !self.disk.is_down() && self.disk.next_call() > self.last_fault;
             self.is_confirmed = is_certain.then_some(false);
         }
@@ -342,21 +370,12 @@ impl Trial {
 
     /// The log's name.
     pub(super) fn name(&self) -> TopicPartition {
-        TopicPartition::new("t", self.number).expect("a topic may be called t")
+        name_of(self.number)
     }
 
     /// Where its files are.
     pub(super) fn log_directory(&self) -> PathBuf {
         self.directory.join(self.name().to_string())
-    }
-
-    /// What steps are about is the other log, and this one waits.
-    pub(super) fn swap(&mut self) {
-        if let Some(other) = &mut self.other {
-            std::mem::swap(&mut self.model, &mut other.model);
-            std::mem::swap(&mut self.number, &mut other.number);
-            std::mem::swap(&mut self.is_made, &mut other.is_made);
-        }
     }
 
     /// A trial that goes its own way from here, on a copy of the disk. Nothing is open in it.
@@ -366,7 +385,11 @@ impl Trial {
             other_disk: None,
             directory: self.directory.clone(),
             model: self.model.clone(),
-            other: self.other.clone(),
+            tickets: Vec::new(),
+            others: self.others.clone(),
+            looker: None,
+            turned: TurnReport::default(),
+            watermarks: self.watermarks.clone(),
             setting: self.setting.clone(),
             open: None,
             planned: None,
@@ -391,7 +414,7 @@ impl Trial {
     /// Those who must know of lost records have been told.
     pub fn confirm(&mut self) {
         let Some(open) = &self.open else { return };
-        let confirmed = open.store.confirm_incarnation();
+        let confirmed = asked(Door::StoreConfirmIncarnation, open.store.confirm_incarnation());
         self.is_confirmed = confirmed.is_ok().then_some(true);
     }
 
@@ -407,7 +430,10 @@ impl Trial {
     /// Does one step, and compares.
     pub fn apply(&mut self, step: &Step) -> Result<(), Violation> {
         self.tell(step.to_string());
-        let done = self.perform(step).and_then(|()| self.look());
+        let done = self.perform(step).and_then(|()| {
+            let store = self.open.as_ref().map(|open| open.store.clone());
+            self.each_log(store.as_ref(), Self::look)
+        });
         done.map_err(|what| self.violation(what))
     }
 
@@ -420,7 +446,7 @@ impl Trial {
         let (start, accepted, written, durable) = log.with_facts(|facts| {
             (facts.start.value(), facts.accepted.value(), facts.written.value(), facts.durable.value())
         });
-        let point = log.with_facts(|facts| facts.recovery_point.value());
+        let point = told(Door::LogWithFacts, log.with_facts(|facts| facts.recovery_point.value()));
         let marks = format!("start {start}, recovery point {point}, {durable}, {written}, {accepted}");
         if !(point <= durable && durable <= written && written <= accepted && start <= written) {
             return Err(format!("marks out of order: {marks}"));
@@ -450,18 +476,18 @@ impl Trial {
 
     /// Ends the life of the store by closing it.
     pub(super) fn close(&mut self) -> Verdict {
+        self.looker = None;
         let Some(Open { store, .. }) = self.open.take() else { return Ok(()) };
         self.ending = Ending::Kill;
-        let closed = store.clone().close(serde_json::Map::new(), None);
+        let closed = asked(Door::StoreClose, store.clone().close(serde_json::Map::new(), None));
         self.note_failure(&store);
         match closed {
             Ok(()) => {
                 self.ending = Ending::Clean;
-                let other = self.other.as_mut().map(|other| &mut other.model);
-                for model in [Some(&mut self.model), other].into_iter().flatten() {
+                for model in self.models_mut() {
                     (model.written, model.durable, model.start_sure) = (model.end, model.end, model.start);
                 }
-                self.check_files(&self.model, true)
+                self.each_log(None, |trial| trial.check_files(&trial.model, true))
             }
             Err(error) => {
                 self.is_mark_uncertain = true;

@@ -1,12 +1,13 @@
 //! One log that is looked at: what was seen of it, reads of that, and another look.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::look::Since;
 use super::sight::{Sight, Still, bases_in, epochs_in};
 use super::{ReadOnlyError, ReadOnlyStore};
 use crate::log::{Cleanup, ColdRead, Known, LogId, Read, ReadError, Records, Source, read_segments};
-use crate::segment::{DamagedRange, FileKind, Segment, frame_at};
+use crate::segment::{DamagedRange, Exchanged, FileKind, Segment, frame_at};
 use crate::state::EpochHistory;
 use crate::store::damage::{GapBehind, look_for_damage};
 use crate::units::{LeaderEpoch, Offset, TopicPartition};
@@ -18,7 +19,7 @@ const TRIES_MAX: usize = 64;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadOnlyReadError {
-    /// The writer has cut the log or deleted from it since it was looked at. Refuses this call; [`ReadOnlyLog::refresh`] and go on.
+    /// The writer has cut the log, deleted from it or repaired it since it was looked at. Refuses this call; [`ReadOnlyLog::refresh`] and go on.
     #[error("the log was changed since it was looked at")]
     Changed,
     /// As for a log that is open. Refuses this call.
@@ -34,7 +35,7 @@ pub enum Refreshed {
     Same,
     /// The log goes on, or begins later; what was seen and is still there is as it was.
     Moved,
-    /// The writer cut the log, and perhaps it goes on again.
+    /// The writer cut the log, and perhaps it goes on again; or everything that was seen is deleted, so that nothing says that it was not cut.
     Cut {
         /// Below it everything is as it was seen.
         to: Offset,
@@ -53,6 +54,8 @@ pub struct ReadOnlyLog {
     name: TopicPartition,
     sight: Sight,
     generation: u64,
+    /// A read has met a segment that is another file by now: the writer has repaired it, say.
+    has_met_another_file: AtomicBool,
 }
 
 /// What is known while a log is read that somebody may be changing. Epochs are judged when it is certain that nobody has.
@@ -73,7 +76,13 @@ impl Known for Seen {
 impl ReadOnlyLog {
     pub(super) fn open(store: ReadOnlyStore, name: &TopicPartition) -> Result<Self, ReadOnlyError> {
         let sight = store.look(name)?;
-        Ok(Self { store, name: name.clone(), sight, generation: 0 })
+        Ok(Self {
+            store,
+            name: name.clone(),
+            sight,
+            generation: 0,
+            has_met_another_file: AtomicBool::new(false),
+        })
     }
 
     /// Its name.
@@ -108,6 +117,11 @@ impl ReadOnlyLog {
 
     /// Looks again. After an error what was seen before is still there to be read.
     pub fn refresh(&mut self) -> Result<Refreshed, ReadOnlyError> {
+        if *self.has_met_another_file.get_mut() {
+            let refreshed = self.look_anew()?;
+            *self.has_met_another_file.get_mut() = false;
+            return Ok(refreshed);
+        }
         for _ in 0..TRIES_MAX {
             match self.store.look_on(&self.name, &self.sight)? {
                 Since::Nothing => return Ok(Refreshed::Same),
@@ -148,6 +162,10 @@ impl ReadOnlyLog {
         match self.read_seen(from, bytes_max) {
             Ok(records) if records.as_ref().is_none_or(|records| self.bears_its_epochs(records)) => {
                 Ok(records)
+            }
+            Err(ReadError::Io { source, .. }) if Exchanged::is_in(&source) => {
+                self.has_met_another_file.store(true, Ordering::Relaxed);
+                Err(ReadOnlyReadError::Changed)
             }
             Ok(_) if self.is_there(&self.sight, Still::Whole) => Ok(self.examine_and_read(from, bytes_max)?),
             Err(error) if self.is_there(&self.sight, Still::Whole) => Err(error.into()),

@@ -121,6 +121,10 @@ impl ReadOnlyStore {
 
     fn try_look_on(&self, home: &Home, name: &TopicPartition, sight: &Sight) -> io::Result<Since> {
         let Some(epochs) = epochs_in(home)? else { return Ok(Since::Unknown) };
+        // A start that was raised over the sight takes with it where epochs began behind the sight.
+        if epochs.starts().first().is_some_and(|first| first.start > sight.end) {
+            return Ok(Since::Unknown);
+        }
         let bases = bases_in(home)?;
         if !sight.damaged.is_empty() || !sight.is_there(home, &bases, Some(&epochs), Still::ButTheOldest)? {
             return Ok(Since::Unknown);

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::batch::scan;
+use crate::batch::{ReplicatedBatches, scan};
 use crate::disk::SimulatedDisk;
 use crate::disk::simulated::{Call, CallKind, Unsynced};
 use crate::log::{Log, LogConfig, Permit, Step};
 use crate::store::test_support::*;
-use crate::store::{Job, Store};
-use crate::units::Offset;
+use crate::store::{Job, JobDone, Store};
+use crate::units::{Offset, OffsetRange};
 
 /// The one that is asked for, or several.
 fn seeds() -> std::ops::RangeInclusive<u64> {
@@ -296,4 +296,59 @@ fn damage_is_told_from_a_change() {
         // Nobody has cut anything.
         assert!(!matches!(log.refresh().unwrap(), Refreshed::Cut { .. }));
     }
+}
+
+#[test]
+fn a_segment_that_the_writer_has_repaired_is_read_after_another_look() {
+    let disk = SimulatedDisk::new(1);
+    let mut writing = Writing::begin(&disk);
+    let mut rng = fastrand::Rng::with_seed(1);
+    for _ in 0..12 {
+        writing.act(0, &mut rng);
+    }
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let one_file = StoreConfig { open_files_max: Some(1), ..config() };
+    let store = ReadOnlyStore::open(&shared, Path::new(DIRECTORY), one_file).unwrap();
+    let mut log = store.log(&name("t-0")).unwrap();
+    let before = seen(&log);
+    let first = log.read(log.start(), 1).unwrap().unwrap();
+    let batches = ReplicatedBatches::check(first.parts.concat().into(), epoch(i32::MAX)).unwrap();
+    let offsets = OffsetRange::new(first.first, first.end).unwrap();
+    let repair = Job::Repair { log: writing.log.id(), offsets, batches, now: now(2) };
+    assert!(matches!(repair.run(&writing.store), JobDone::Repaired { .. }));
+    // Another segment is read, so that the first one's file is closed.
+    log.read(log.end().checked_add(-1).unwrap(), 1).unwrap();
+
+    assert_eq!(log.refresh().unwrap(), Refreshed::Same);
+    assert!(matches!(log.read(log.start(), 1), Err(ReadOnlyReadError::Changed)));
+    assert_eq!(log.refresh().unwrap(), Refreshed::Same);
+    assert_eq!(seen(&log), before);
+    assert_eq!(log.generation(), 0);
+}
+
+#[test]
+fn an_epoch_that_began_between_what_was_seen_and_a_raised_start_is_no_damage() {
+    let disk = SimulatedDisk::new(1);
+    let writing = Writing::begin(&disk);
+    let append = |number| {
+        let batch = produced(&[b"one", b"two", b"three"], 1);
+        writing.log.append(Permit::new(epoch(number)), batch, now(1)).unwrap();
+        turn(&writing.store);
+    };
+    append(0);
+    let mut log = looker(&disk).log(&name("t-0")).unwrap();
+    assert_eq!(log.end(), at(3));
+    append(1);
+    append(1);
+    Job::RaiseStart { log: writing.log.id(), to: at(5) }.run(&writing.store);
+    assert_eq!(log.refresh().unwrap(), Refreshed::Moved);
+    assert_eq!(log.read(at(5), 1).unwrap().unwrap().first, at(3));
+
+    // Also where the start that is written down lies between.
+    Job::Checkpoint { now: now(2) }.run(&writing.store);
+    assert_eq!(log.refresh().unwrap(), Refreshed::Moved);
+    append(1);
+    Job::RaiseStart { log: writing.log.id(), to: at(11) }.run(&writing.store);
+    assert_eq!(log.refresh().unwrap(), Refreshed::Moved);
+    assert_eq!((log.end(), log.generation()), (at(12), 0));
 }

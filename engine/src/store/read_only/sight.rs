@@ -121,6 +121,10 @@ impl Sight {
             let ends =
                 (self.epochs.end_of(entry.epoch, self.end), other.epochs.end_of(entry.epoch, other.end));
             let (Some(mine), Some(theirs)) = ends else { continue };
+            // Of epochs that lie below its start the other one knows nothing.
+            if mine.end <= shared {
+                continue;
+            }
             if mine.epoch != theirs.epoch {
                 break;
             }

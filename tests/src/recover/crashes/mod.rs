@@ -158,8 +158,7 @@ impl Trial {
     /// Equal for states that are one state.
     fn digest(&self) -> (u64, String) {
         let mut promises = String::new();
-        for model in [Some(&self.model), self.other.as_ref().map(|other| &other.model)].into_iter().flatten()
-        {
+        for model in self.models() {
             write!(
                 promises,
                 "{} {} {} {} {:?} {:?};",

@@ -1,0 +1,83 @@
+//! Transactions: which are open is what the batches and the markers in the log say, whatever the log has been through.
+
+use std::collections::BTreeMap;
+
+use highwater_engine::batch::{ReplicatedBatches, TransactionEnd};
+use highwater_engine::log::Log;
+
+use super::batches::{leader_epoch, marker, offset};
+use super::doors::{Door, asked, told};
+use super::model::{Model, Sent};
+use super::trial::{Open, Trial, Verdict};
+
+/// Producers from this one on send all their batches in transactions.
+pub(super) const TRANSACTIONAL: i64 = 100;
+
+impl Sent {
+    /// Whether the batch belongs to a transaction.
+    pub const fn is_transactional(self) -> bool {
+        self.id >= TRANSACTIONAL
+    }
+}
+
+impl Model {
+    /// The first offset of the earliest transaction that is not decided below `ceiling`, by a walk over all batches.
+    pub fn first_unstable(&self, ceiling: i64) -> Option<i64> {
+        let mut open: BTreeMap<i64, i64> = BTreeMap::new();
+        let mut first_ended: Option<i64> = None;
+        for batch in &self.batches {
+            if let Some(sent) = batch.sent.filter(|sent| sent.is_transactional()) {
+                open.entry(sent.id).or_insert(batch.base);
+            }
+            let ended = batch.ends.and_then(|id| open.remove(&id));
+            if let Some(first) = ended.filter(|_| batch.base >= ceiling) {
+                first_ended = first_ended.into_iter().chain([first]).min();
+            }
+        }
+        open.into_values().chain(first_ended).min()
+    }
+
+    /// Whether everything is there that says which transactions are open and which had ended above `ceiling`. What lies below the start may be
+    /// remembered or forgotten, and of what had ended before the log was opened nobody asks any more.
+    fn knows_transactions(&self, ceiling: i64) -> bool {
+        let is_of_one =
+            |batch: &super::Batch| batch.ends.is_some() || batch.sent.is_some_and(Sent::is_transactional);
+        let below = self.batches.iter().take_while(|batch| batch.base < self.start_high.max(self.start));
+        ceiling >= self.remembered_from && !below.into_iter().any(is_of_one)
+    }
+}
+
+/// Which transaction is open, against a walk over all batches.
+pub(super) fn check_unstable(log: &Log, model: &Model, ceiling: i64) -> Result<(), String> {
+    let found = told(Door::LogFirstUnstable, log.first_unstable(offset(ceiling)));
+    let found = found.map(highwater_engine::units::Offset::value);
+    let expected = model.first_unstable(ceiling);
+    if found == expected || !model.knows_transactions(ceiling) {
+        return Ok(());
+    }
+    Err(format!("the first offset that is not decided below {ceiling} is {expected:?}, not {found:?}"))
+}
+
+impl Trial {
+    /// A coordinator ends a producer's transaction, if it has one open.
+    pub(super) fn end_transaction(&mut self, id: i64, end: TransactionEnd) -> Verdict {
+        let Some(Open { log, .. }) = &self.open else { return Ok(()) };
+        if self.model.next_sequence(id).is_none_or(|next| next == 0) {
+            // A producer that nobody has heard of would be known by its marker, and what is deleted may be known or not.
+            return Ok(());
+        }
+        let batch = marker(end, id, self.now_ms, self.model.end, self.model.epoch);
+        let set = ReplicatedBatches::check(batch.bytes.clone(), leader_epoch(self.model.epoch));
+        let set = set.map_err(|error| format!("a stamped marker is refused: {error}"))?;
+        self.model.noted = self.model.noted.max(batch.end);
+        match asked(Door::LogAppendReplicated, log.append_replicated(&set, self.now())) {
+            Ok(appended) if appended.offsets.end().value() == batch.end => {
+                self.hold(appended.ticket);
+                self.model.accept(batch);
+                Ok(())
+            }
+            Ok(appended) => self.excuse(&format!("of a marker {:?} was appended", appended.offsets)),
+            Err(error) => self.excuse(&format!("a marker was refused: {error}")),
+        }
+    }
+}
