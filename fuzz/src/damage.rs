@@ -17,7 +17,7 @@ pub(crate) fn run(arguments: &[String]) -> ExitCode {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let subjects = [Subject::new(Stop::Clean), Subject::new(Stop::Kill)];
+    let subjects = [Stop::Clean, Stop::Kill, Stop::KillWithDamage].map(Subject::new);
     let files: Vec<(&Subject, usize)> = subjects
         .iter()
         .flat_map(|subject| (0..subject.files()).map(move |number| (subject, number)))

@@ -1,5 +1,5 @@
 //! A small data directory with every kind of file that the engine writes: several logs, sealed and active segments, plain, compressed,
-//! transactional and control batches, indexes, snapshots, epochs, checkpoints, the mark, the lock, the note of damage, `meta.properties`.
+//! transactional and control batches, indexes, also of aborted transactions, snapshots, epochs, checkpoints, the mark, the lock, the note of damage, `meta.properties`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,9 +11,11 @@ use highwater_engine::batch::{
     transaction_marker,
 };
 use highwater_engine::checkpoint::{HIGH_WATERMARKS, META_PROPERTIES, MetaProperties, write_properties};
-use highwater_engine::disk::{Disk, EntryKind, Patience, SimulatedDisk, Wait};
+use highwater_engine::disk::{Disk, EntryKind, Open, Patience, SimulatedDisk, Wait};
+use highwater_engine::index::{AbortedTransaction, append_aborted};
 use highwater_engine::log::{Log, Permit};
-use highwater_engine::store::{Job, Opened, Store, StoreConfig};
+use highwater_engine::segment::{FileKind, parse_file_name};
+use highwater_engine::store::{Job, JobDone, Opened, Store, StoreConfig};
 use highwater_engine::units::{
     LeaderEpoch, NodeId, Now, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicId, TopicPartition,
 };
@@ -27,6 +29,8 @@ pub enum Stop {
     Clean,
     /// Without, and the machine lived on.
     Kill,
+    /// The same, and a log has a damaged range, of which the note says where it is. Such a directory has no mark.
+    KillWithDamage,
 }
 
 pub(super) fn config() -> StoreConfig {
@@ -76,7 +80,9 @@ fn produce(log: &Log, leader: i32, bytes: Bytes) {
     log.append(Permit::new(epoch(leader)), checked, Now::default()).expect("there is room");
 }
 
-fn end_transaction(log: &Log, leader: i32, end: TransactionEnd) {
+/// Gives the transaction that it has ended.
+fn end_transaction(log: &Log, leader: i32, end: TransactionEnd) -> AbortedTransaction {
+    let (first, place) = (log.first_unstable(Offset::MAX), log.accepted());
     let (id, producer_epoch) = (ProducerId::new(7).expect("an id"), ProducerEpoch::new(0).expect("an epoch"));
     let marker = transaction_marker(end, id, producer_epoch, 3, Timestamp::from_millis(5_000));
     let mut bytes = BytesMut::from(&marker.expect("a marker can be built")[..]);
@@ -84,6 +90,42 @@ fn end_transaction(log: &Log, leader: i32, end: TransactionEnd) {
     bytes[12..16].copy_from_slice(&leader.to_be_bytes());
     let set = ReplicatedBatches::check(bytes.freeze(), epoch(leader)).expect("it is stamped");
     log.append_replicated(&set, Now::default()).expect("there is room");
+    let first = first.expect("a transaction is open");
+    AbortedTransaction { producer: id, first, marker: place, last_stable: log.accepted() }
+}
+
+/// The index of aborted transactions of each segment that grows no more, as a Kafka leaves it: the engine passes it over.
+fn write_aborted(disk: &SimulatedDisk, log: &Log, aborted: &[AbortedTransaction]) {
+    let entries = disk.list(log.directory()).expect("it is there");
+    let mut bases: Vec<Offset> = entries
+        .iter()
+        .filter_map(|entry| parse_file_name(&entry.name))
+        .filter_map(|(base, kind)| (kind == FileKind::Log).then_some(base))
+        .collect();
+    bases.sort_unstable();
+    for (base, next) in bases.iter().zip(bases.iter().skip(1)) {
+        let mut bytes = Vec::new();
+        for transaction in aborted.iter().filter(|one| *base <= one.marker && one.marker < *next) {
+            append_aborted(&mut bytes, transaction);
+        }
+        if !bytes.is_empty() {
+            let path = log.directory().join(format!("{:020}.txnindex", base.value()));
+            let file = disk.open(&path, Open::Create).expect("nothing fails");
+            file.write_all_at(&bytes, 0).expect("nothing fails");
+        }
+    }
+}
+
+/// A batch of the first segment rots, and somebody looks.
+fn damage(disk: &SimulatedDisk, store: &Store, log: &Log) {
+    let path = log.directory().join(format!("{:020}.log", 0));
+    disk.damage(&path, 400, &[0x55; 40]).expect("it is there");
+    let examined = Job::Examine { log: log.id(), segment: at(0) }.run(store);
+    assert!(
+        matches!(&examined, JobDone::Examined { damaged, .. } if !damaged.is_empty()),
+        "what has rotted is found: {examined:?}"
+    );
+    Job::Checkpoint { now: Now::default() }.run(store);
 }
 
 /// Makes the directory.
@@ -97,7 +139,7 @@ pub(super) fn make(stop: Stop) -> SimulatedDisk {
         others: BTreeMap::new(),
     };
     write_properties(&disk, &Path::new(DATA).join(META_PROPERTIES), &properties).expect("nothing fails");
-    let mut logs = Vec::new();
+    let (mut logs, mut aborted) = (Vec::new(), Vec::new());
     for topic in ["plain", "transactions"] {
         let name = TopicPartition::new(topic, 0).expect("a name");
         let id = TopicId::new([u8::try_from(topic.len()).expect("short"); 16]);
@@ -110,7 +152,8 @@ pub(super) fn make(stop: Stop) -> SimulatedDisk {
         produce(transactions, number / 5, batch(compression, number, true));
         if number % 3 == 2 {
             let end = if number % 2 == 0 { TransactionEnd::Abort } else { TransactionEnd::Commit };
-            end_transaction(transactions, number / 5, end);
+            let ended = end_transaction(transactions, number / 5, end);
+            aborted.extend((end == TransactionEnd::Abort).then_some(ended));
         }
         turn(&store);
         if number == 7 {
@@ -125,6 +168,10 @@ pub(super) fn make(stop: Stop) -> SimulatedDisk {
     }
     let name = HIGH_WATERMARKS.to_owned();
     Job::OffsetCheckpoint { name, entries: vec![(plain.name().clone(), at(12))] }.run(&store);
+    write_aborted(&disk, transactions, &aborted);
+    if stop == Stop::KillWithDamage {
+        damage(&disk, &store, transactions);
+    }
     if stop == Stop::Clean {
         store.close(serde_json::Map::new(), None).expect("nothing fails");
         return disk;

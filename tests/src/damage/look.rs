@@ -19,6 +19,8 @@ pub(super) struct LogLook {
     pub(super) told: Vec<(i64, i64)>,
     pub(super) epochs: Vec<(i32, i64)>,
     pub(super) producers: Vec<(i64, i32, i64)>,
+    /// Where the earliest transaction begins that is not decided.
+    pub(super) unstable: Option<i64>,
     /// For times all over the log, the first record that is not older.
     pub(super) times: Vec<Option<(i64, i64)>>,
     /// Whether recovery says that something may be missing.
@@ -102,6 +104,7 @@ fn look_at(store: &Store, log: &Log) -> Result<LogLook, String> {
             });
             last.collect()
         }),
+        unstable: log.first_unstable(Offset::MAX).map(Offset::value),
         times: (995..1_100).step_by(7).map(time).collect(),
         suspect: false,
     })
