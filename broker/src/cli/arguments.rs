@@ -106,6 +106,8 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Show the records of a partition or of one .log file, also beside a running broker
+    Cat(CatArguments),
     /// Show what recovery would do to the logs of a data directory that no broker has open
     Recover {
         /// Only show it; a broker does it when it starts
@@ -120,6 +122,37 @@ pub enum Command {
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
     },
+}
+
+/// Which records are shown.
+#[derive(Args, Debug)]
+pub struct CatArguments {
+    /// The directory of a partition, as data/topic-0, or a .log file
+    pub path: PathBuf,
+    /// From this offset on
+    #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
+    pub from: Option<i64>,
+    /// From the first record on that is not older, in milliseconds since 1970
+    #[arg(long, value_name = "MS", allow_negative_numbers = true)]
+    pub since: Option<i64>,
+    /// No more than this
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Only records with this key
+    #[arg(long, value_name = "TEXT")]
+    pub key: Option<String>,
+    /// Only records in whose value this occurs
+    #[arg(long, value_name = "TEXT")]
+    pub contains: Option<String>,
+    /// The topic is compacted: offsets may be missing between its segments
+    #[arg(long)]
+    pub compacted: bool,
+    /// Wait for more at the end
+    #[arg(long)]
+    pub follow: bool,
+    /// One JSON object a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Where a cluster is reached.

@@ -6,16 +6,17 @@ use std::sync::Arc;
 
 use highwater_engine::disk::{LockError, PosixDisk, SyncThread};
 use highwater_engine::store::{Machine, Stop, Store, StoreConfig, StoreOpenError};
-use highwater_engine::units::{InvalidName, NodeId, TopicPartition};
+use highwater_engine::units::{InvalidName, NodeId, Offset, Timestamp, TopicPartition};
 use highwater_replication::controller::Election;
 
-use super::arguments::{Arguments, Bootstrap, BrokerCommand, Command, TopicsCommand};
+use super::arguments::{Arguments, Bootstrap, BrokerCommand, CatArguments, Command, TopicsCommand};
 use super::run;
 use crate::ask::{self, AskError, NewTopic};
 use crate::clock::Clock;
 use crate::serve::{ControllerHostError, ServeError};
 use crate::settings::{self, SettingError, Settings};
 use crate::supervisor::{self, BrokerOrder, LaunchError, Order, OrderError, RunError};
+use crate::tools::cat::{Cat, CatError, cat};
 use crate::tools::dump::{DumpError, Format, dump};
 
 /// Why a command could not be carried out.
@@ -35,6 +36,8 @@ pub(super) enum Failure {
     Order(#[from] OrderError),
     #[error(transparent)]
     Dump(DumpError),
+    #[error(transparent)]
+    Cat(CatError),
     #[error(transparent)]
     Recover(StoreOpenError),
     #[error("{0}; stop it first, its logs are not at rest")]
@@ -74,6 +77,12 @@ impl From<DumpError> for Failure {
     }
 }
 
+impl From<CatError> for Failure {
+    fn from(error: CatError) -> Self {
+        if let CatError::Write(error) = error { Self::Output(error) } else { Self::Cat(error) }
+    }
+}
+
 impl Failure {
     /// 2 if the arguments make no sense, 1 for everything else.
     pub(super) fn exit_code(&self) -> u8 {
@@ -86,6 +95,7 @@ impl Failure {
             Self::Ask(_)
             | Self::Order(_)
             | Self::Dump(_)
+            | Self::Cat(_)
             | Self::Recover(_)
             | Self::RecoverInUse(_)
             | Self::Output(_)
@@ -158,6 +168,7 @@ fn ask(command: Command) -> Result<(), Failure> {
             let format = if json { Format::Json } else { Format::People };
             dump(&path, format, &mut out)?;
         }
+        Command::Cat(arguments) => cat(&what_of(arguments), &mut out, &mut io::stderr())?,
         // Clap asks for the flag: a broker recovers when it starts, and nobody else does.
         Command::Recover { dry_run: _, directory } => show_recovery(&directory, &mut out)?,
         Command::Config { set } => {
@@ -166,6 +177,12 @@ fn ask(command: Command) -> Result<(), Failure> {
     }
     out.flush()?;
     Ok(())
+}
+
+fn what_of(arguments: CatArguments) -> Cat {
+    let CatArguments { path, from, since, count, key, contains, compacted, follow, json } = arguments;
+    let (from, since) = (from.and_then(Offset::new), since.map(Timestamp::from_millis));
+    Cat { path, from, since, count, key, contains, compacted, follow, json }
 }
 
 fn topics(command: TopicsCommand, out: &mut impl Write) -> Result<(), Failure> {

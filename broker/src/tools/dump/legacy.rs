@@ -6,21 +6,6 @@ use serde_json::{Value, json};
 
 use super::lines::{Fields, fields, hex, size};
 
-/// `offset i64 | size i32 | crc u32 | magic i8`
-const PREFIX_BYTES: usize = 17;
-const LENGTH_OVERHEAD_BYTES: usize = 12;
-/// The CRC, magic, attributes and two lengths; zeros, which look like magic 0, claim less.
-const LENGTH_MIN: usize = 14;
-
-/// How large the message claims to be whose first bytes these are; `None` if they are not one of magic 0 or 1.
-pub(super) fn size_bytes(head: &[u8]) -> Option<usize> {
-    let prefix: &[u8; PREFIX_BYTES] = head.first_chunk()?;
-    let [.., a, b, c, d, _, _, _, _, magic] = prefix;
-    let length = usize::try_from(i32::from_be_bytes([*a, *b, *c, *d])).ok()?;
-    let is_message = matches!(magic, 0 | 1) && length >= LENGTH_MIN;
-    is_message.then(|| length.saturating_add(LENGTH_OVERHEAD_BYTES))
-}
-
 /// The message that lies at this position and takes exactly these bytes.
 pub(super) fn message(position: u64, bytes: &[u8]) -> Fields {
     let mut line = fields([("position", json!(position)), ("size", json!(bytes.len()))]);

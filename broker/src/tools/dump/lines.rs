@@ -77,14 +77,7 @@ pub(super) fn fields<const N: usize>(pairs: [(&str, Value); N]) -> Fields {
 
 /// Bytes in hex; null if there are none.
 pub(super) fn hex(bytes: Option<&[u8]>) -> Value {
-    use std::fmt::Write;
-    bytes.map_or(Value::Null, |bytes| {
-        let mut text = String::with_capacity(bytes.len() * 2);
-        for byte in bytes {
-            let _infallible = write!(text, "{byte:02x}");
-        }
-        Value::String(text)
-    })
+    bytes.map_or(Value::Null, |bytes| Value::String(crate::tools::hex(bytes)))
 }
 
 /// How many bytes; -1 if there are none.

@@ -5,20 +5,17 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use highwater_engine::batch::{
-    BatchHeader, BatchView, DecompressLimits, HEADER_BYTES, RecordView, StopReason, TimestampType, scan,
+    BatchHeader, BatchView, DecompressLimits, RecordView, StopReason, TimestampType, scan,
 };
 use highwater_engine::units::{LeaderEpoch, ProducerEpoch, ProducerId, Sequence, Timestamp};
 use serde_json::{Value, json};
 
 use super::legacy;
 use super::lines::{Fields, Lines, fields, hex, size};
-
-/// Zeros behind a log may be many; no more than these are looked at together with a header that is not one.
-const PEEK_BYTES: u64 = 64 << 10;
+use crate::tools::segment_file::{legacy_bytes, read_batch};
 
 pub(super) fn dump(path: &Path, lines: &mut Lines<'_>) -> io::Result<()> {
     let file = File::open(path)?;
@@ -32,7 +29,7 @@ pub(super) fn dump(path: &Path, lines: &mut Lines<'_>) -> io::Result<()> {
                 lines.put(whole(position, &view))?;
                 position += view.bytes().len() as u64;
             }
-            Some(Err(_)) if legacy::size_bytes(&batch) == Some(batch.len()) => {
+            Some(Err(_)) if legacy_bytes(&batch) == Some(batch.len()) => {
                 lines.put(legacy::message(position, &batch))?;
                 position += batch.len() as u64;
             }
@@ -47,23 +44,6 @@ pub(super) fn dump(path: &Path, lines: &mut Lines<'_>) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Reads the batch at the position, as far as the file has it; where there is none, a piece for saying what is there.
-fn read_batch(file: &File, position: u64, end: u64, batch: &mut Vec<u8>) -> io::Result<()> {
-    let left = end - position;
-    let mut header = [0; HEADER_BYTES];
-    let head_bytes = usize::try_from(left).unwrap_or(usize::MAX).min(HEADER_BYTES);
-    let head = header.get_mut(..head_bytes).unwrap_or_default();
-    file.read_exact_at(head, position)?;
-    let size_bytes = match BatchHeader::parse(head) {
-        Ok(header) => Some(header.size_bytes),
-        Err(_) => legacy::size_bytes(head),
-    };
-    let wanted = size_bytes.map_or(PEEK_BYTES, |bytes| bytes as u64);
-    // Not more than the file has, whatever the length field says.
-    batch.resize(usize::try_from(wanted.min(left)).unwrap_or(usize::MAX), 0);
-    file.read_exact_at(batch, position)
 }
 
 fn whole(position: u64, view: &BatchView<'_>) -> Fields {
