@@ -22,8 +22,8 @@ pub(crate) enum SegmentIndex {
         offsets: SealedOffsetIndex,
         /// The time index.
         times: SealedTimeIndex,
-        /// Whether the log bears the time index out; see [`SegmentIndex::check_times`].
-        times_are_right: bool,
+        /// The last entry of the time index, once the log has borne it out; see [`SegmentIndex::check_times`].
+        borne_out: Option<TimeEntry>,
         /// The two maps count as long as they are there.
         _counted: Counted,
     },
@@ -92,16 +92,14 @@ impl SegmentIndex {
     /// To be called before times are asked for: makes the indexes again where the log does not bear the time index out. An offset that
     /// is found shows whether it is right; a time that is not found, and an age by which retention deletes, do not.
     pub(super) fn check_times(&mut self, segment: &Segment) -> io::Result<()> {
-        let Self::Sealed { offsets, times, times_are_right, .. } = self else { return Ok(()) };
-        if !*times_are_right {
-            *times_are_right = match times.latest() {
-                Some(latest) => {
-                    let floor = offsets.span(latest.last_offset).floor;
-                    segment.bears_out(latest, floor.map_or(0, |entry| entry.position))?
-                }
-                None => true,
-            };
-            if !*times_are_right {
+        let Self::Sealed { offsets, times, borne_out, .. } = self else { return Ok(()) };
+        let Some(latest) = times.latest() else { return Ok(()) };
+        // It is another one where somebody has cut the file: what is left of a page then is zeros.
+        if *borne_out != Some(latest) {
+            let floor = offsets.span(latest.last_offset).floor;
+            if segment.bears_out(latest, floor.map_or(0, |entry| entry.position))? {
+                *borne_out = Some(latest);
+            } else {
                 *self = Self::Active(segment.rebuilt_index()?);
             }
         }
@@ -154,7 +152,7 @@ fn mapped(segment: &Segment) -> Option<SegmentIndex> {
         return None;
     }
     let counted = segment.home.files.indexes.count();
-    Some(SegmentIndex::Sealed { offsets, times, times_are_right: false, _counted: counted })
+    Some(SegmentIndex::Sealed { offsets, times, borne_out: None, _counted: counted })
 }
 
 impl Segment {

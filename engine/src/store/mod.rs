@@ -37,6 +37,9 @@ mod kafka_test;
 mod layout;
 mod load;
 mod logs;
+#[cfg(test)]
+#[cfg(unix)]
+mod mapped_index_test;
 mod open;
 mod opening;
 #[cfg(test)]
