@@ -77,6 +77,17 @@ struct Cut {
     aside: bool,
 }
 
+/// What lies between a log's start as it was written down and its first segment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Front {
+    /// Nothing.
+    Whole,
+    /// A hole: what follows goes.
+    Hole,
+    /// Records that were synced, and that nobody has deleted: what follows stays.
+    Damaged,
+}
+
 /// The decisions as they are made, from the oldest scanned segment on.
 struct Judgement<'a> {
     facts: &'a Facts,
@@ -85,8 +96,8 @@ struct Judgement<'a> {
     settled: Offset,
     end: Option<Offset>,
     cut: Option<Cut>,
-    /// The log's start as it was written down lies below the first segment, in a hole.
-    front_is_missing: bool,
+    /// Whether the log's start as it was written down lies below the first segment, and why.
+    front: Front,
     /// Empty segments inside of others.
     stray: Vec<Offset>,
     damaged: Vec<DamagedRange>,
@@ -121,7 +132,7 @@ impl<'a> Judgement<'a> {
             settled,
             end: None,
             cut: None,
-            front_is_missing: false,
+            front: Front::Whole,
             stray: Vec::new(),
             damaged: Vec::new(),
             suspect,
@@ -149,19 +160,26 @@ impl<'a> Judgement<'a> {
     }
 
     /// A start is written down before anything below it is removed, and before anything is appended to a first segment there. Where the
-    /// first segment begins above it, a machine crash has taken what was between, and what follows is behind a hole. But not where that
-    /// is farther than a segment reaches: so far ahead a follower's log may go on whose segment had nothing in it. Kafka writes no start
-    /// down that is a segment's base.
+    /// first segment begins above it, a machine crash has taken what was between, and what follows is behind a hole; or it was synced, and
+    /// then somebody has taken the files away. But not where that is farther than a segment reaches: so far ahead a follower's log may go on
+    /// whose segment had nothing in it. Kafka writes no start down that is a segment's base.
     fn look_before_the_first(&mut self, sorted: &Sorted) {
         let (Some(start), Some(first)) = (self.facts.log_start, sorted.segments.keys().next()) else {
             return;
         };
         let is_near = first.distance_from(start).is_some_and(|distance| distance <= i64::from(i32::MAX));
         let is_ours = self.facts.start_guard == StartGuard::Guarded;
-        if start < *first && is_near && is_ours && self.pages_may_be_missing_from(start) {
+        if start >= *first || !is_near || !is_ours {
+            return;
+        }
+        if self.pages_may_be_missing_from(start) {
             self.suspect.push(SuspectReason::Hole { segment: *first, position: 0, from: start });
             self.cut = Some(Cut { segment: *first, position: 0, aside: true });
-            (self.end, self.front_is_missing) = (Some(start), true);
+            (self.end, self.front) = (Some(start), Front::Hole);
+        } else if start < self.settled {
+            let offsets = OffsetRange::new(start, *first).unwrap_or_else(|| empty(start));
+            self.damaged.push(DamagedRange { segment: start, offsets, bytes: (0, 0) });
+            self.front = Front::Damaged;
         }
     }
 
@@ -281,11 +299,12 @@ impl<'a> Judgement<'a> {
             sorted.leftovers.iter().map(|name| Step::RemoveFile { name: name.clone() }).collect();
         let first = sorted.segments.keys().next().copied();
         let log_start = facts.log_start.unwrap_or(Offset::ZERO);
-        let start = first.filter(|_| !self.front_is_missing).map_or(log_start, |first| first.max(log_start));
+        let start = first.filter(|_| self.front == Front::Whole);
+        let start = start.map_or(log_start, |first| first.max(log_start));
         let (mut damaged, mut suspect) = (self.damaged, self.suspect);
         // Nobody misses what lies below the start. A range without offsets of its own still has bytes that are not served.
         damaged.retain(|range| range.offsets.end() > start || range.offsets == empty(start));
-        let end = if first.is_none() || self.front_is_missing || end < start {
+        let end = if first.is_none() || self.front == Front::Hole || end < start {
             match self.cut.as_ref().filter(|cut| cut.aside) {
                 // What lies behind a hole goes before the hole does, so that what is left by a crash still has it.
                 Some(_) => steps.extend(sorted.segments.iter().rev().map(|(base, files)| {
@@ -307,6 +326,9 @@ impl<'a> Judgement<'a> {
             let strays = self.stray.iter().map(|base| Step::RemoveSegment { base: *base, aside: None });
             let strays: Vec<_> = strays.filter(|step| !steps.contains(step)).collect();
             steps.extend(strays);
+            if self.front == Front::Damaged {
+                steps.extend([Step::CreateSegment { base: start }, Step::RebuildIndex { base: start }]);
+            }
             end
         };
         suspect.extend(damaged.iter().map(|range| SuspectReason::Damaged { offsets: range.offsets }));

@@ -275,9 +275,10 @@ fn a_log_whose_beginning_a_power_loss_took_ends_at_its_start() {
     assert_eq!(recovered.logs(), [(17, [].as_slice())]);
     assert!(recovered.others.iter().any(|(name, _)| name == "00000000000000000047-0.lost"));
     let synced = directory.synced_to(47).after_power_loss().plan();
+    let damaged: Vec<_> = synced.damaged.iter().map(|range| range.offsets).collect();
     assert_eq!(
-        (synced.start, synced.end),
-        (at(47), at(51)),
+        (synced.start, synced.end, damaged),
+        (at(17), at(51), vec![OffsetRange::new(at(17), at(47)).unwrap()]),
         "what was synced was there, so that somebody else removed the rest"
     );
 }

@@ -28,11 +28,9 @@ impl Store {
             let point = recovery_point(inner);
             inner.sync_epochs()?;
             points.insert(inner.name.clone(), point);
-            let start = inner.start_to_note();
-            // Also where the first segment begins there: the names of those before it may come back.
-            if start > Offset::ZERO {
-                starts.insert(inner.name.clone(), start);
-            }
+            // Also where the first segment begins there, and where all logs begin: the names of those before it may come back, and its own
+            // may be taken away.
+            starts.insert(inner.name.clone(), inner.start_to_note());
         }
         // What could not be opened may be read another day, and then by what was promised of it.
         for name in lock(&self.inner.left_alone).keys() {

@@ -83,6 +83,26 @@ fn a_missing_segment_in_the_middle_is_a_damaged_range() {
 }
 
 #[test]
+fn a_missing_first_segment_is_a_damaged_range() {
+    for clean in [true, false] {
+        let whole = closed_log(100);
+        let all = whole_batches(&whole);
+        let bases = bases(&whole);
+        for missing in 1..bases.len() {
+            let disk = whole.fork(2);
+            for base in &bases[..missing] {
+                remove_segment(&disk, *base);
+            }
+            if !clean {
+                without_mark(&disk);
+            }
+            let told = judge(&disk, &all, &format!("without the first {missing}, clean: {clean}"));
+            assert_eq!(told, [(0, bases[missing].value())]);
+        }
+    }
+}
+
+#[test]
 fn segments_that_have_changed_their_names_are_not_served_under_them() {
     for clean in [true, false] {
         let whole = closed_log(101);
