@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use highwater_engine::checkpoint::NotedDamage;
 use highwater_engine::disk::{LockError, PosixDisk, SyncThread};
 use highwater_engine::store::{Machine, Stop, Store, StoreConfig, StoreOpenError};
 use highwater_engine::units::{InvalidName, NodeId, Offset, Timestamp, TopicPartition};
@@ -138,6 +139,14 @@ fn show_recovery(directory: &Path, out: &mut impl Write) -> Result<(), Failure> 
             Ok(plan) => write!(out, "{name}: {plan}")?,
             Err(why) => writeln!(out, "{name}: left alone: {why}")?,
         }
+    }
+    match plan.noted {
+        Some(noted) => {
+            for NotedDamage { log, offsets: (from, until), .. } in noted {
+                writeln!(out, "{log}: {from} to {until} was damaged, and would be looked at again")?;
+            }
+        }
+        None => writeln!(out, "the note of damaged ranges cannot be believed: every segment would be read")?,
     }
     Ok(())
 }

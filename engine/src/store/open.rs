@@ -213,7 +213,8 @@ impl Store {
     ) -> Result<OpeningPlan, StoreOpenError> {
         disk.list(directory).map_err(io(directory))?;
         let Looked { store, found } = look(disk, directory, config)?;
-        let mut plan = OpeningPlan { stop: found.stop, machine: found.machine, logs: Vec::new() };
+        let noted = found.damage.clone();
+        let mut plan = OpeningPlan { stop: found.stop, machine: found.machine, logs: Vec::new(), noted };
         for (name, what) in found.directories() {
             if let DirectoryName::Log(log) = what {
                 let source =

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::LogRefusal;
+use crate::checkpoint::NotedDamage;
 use crate::log::{LogId, ReserveReport};
 use crate::recovery::Plan;
 use crate::units::{Offset, TopicId, TopicPartition};
@@ -86,6 +87,9 @@ pub struct OpeningPlan {
     pub machine: Machine,
     /// For each log, sorted by name, the plan of its recovery, or why it would be left alone.
     pub logs: Vec<(TopicPartition, Result<Plan, LogRefusal>)>,
+    /// What the last process knew to be damaged. The opening examines these segments again, and adds to the plan what it still finds there,
+    /// and what it meets where it makes the state of producers. `None`: the note cannot be believed, and everything would be examined.
+    pub noted: Option<Vec<NotedDamage>>,
 }
 
 /// What one turn of the driver did.

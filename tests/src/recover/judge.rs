@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fastrand::Rng;
 use highwater_engine::disk::{Disk, SimulatedDisk};
 use highwater_engine::log::Log;
+use highwater_engine::recovery::{Plan, SuspectReason};
 use highwater_engine::store::{
     LogReport, Machine, OpenReport, Opened, OpeningPlan, OpeningProgress, Stop, Store, StoreOpenError,
 };
@@ -231,10 +232,7 @@ impl Trial {
             Store::plan_opening(Arc::new(twin.clone()), &self.directory, self.store_config(), self.now());
         let planned = asked(Door::StorePlanOpening, planned);
         let Opened { store, report } = self.open_store(Arc::new(twin.clone()))?;
-        // What a note remembers of damage is looked at by the opening alone.
-        if self.models().all(|model| model.damaged.is_none()) {
-            check_plan(planned, &report)?;
-        }
+        check_plan(planned, &report)?;
         let first = everything_in(&store)?;
         drop(store);
         let second = self.what_is_on(twin.crash_kill(rng))?;
@@ -259,12 +257,31 @@ fn check_plan(planned: Result<OpeningPlan, StoreOpenError>, report: &OpenReport)
         // There may be nothing yet of which a plan could be made.
         return if report.stop == Stop::FirstUse { Ok(()) } else { Err(format!("{planned:?}")) };
     };
-    let plans: Vec<_> = planned.logs.iter().map(|(name, plan)| (name, plan.as_ref().ok())).collect();
-    let done: Vec<_> = report.logs.iter().map(|log| (&log.name, Some(&log.plan))).collect();
+    let plans: Vec<_> = planned.logs.iter().map(|(name, plan)| (name, plan.as_ref().ok().cloned())).collect();
+    let done: Vec<_> =
+        report.logs.iter().map(|log| (&log.name, Some(without_noted(log, &planned)))).collect();
     if plans == done && (planned.stop, planned.machine) == (report.stop, report.machine) {
         return Ok(());
     }
     Err(format!("{planned:?} was planned, and {report:?} came of it"))
+}
+
+/// A log's plan as it was before the opening looked again at what was noted.
+fn without_noted(log: &LogReport, planned: &OpeningPlan) -> Plan {
+    let mut plan = log.plan.clone();
+    let known = planned.logs.iter().filter(|(name, _)| *name == log.name);
+    let known: Vec<_> = known.filter_map(|(_, plan)| plan.as_ref().ok()).flat_map(|p| &p.damaged).collect();
+    let is_noted = |segment| {
+        let mut noted = planned.noted.iter().flatten();
+        noted.any(|noted| noted.log == log.name.to_string() && noted.segment == segment)
+    };
+    let added: Vec<_> = plan
+        .damaged
+        .extract_if(.., |range| is_noted(range.segment) && !known.contains(&&*range))
+        .map(|range| SuspectReason::Damaged { offsets: range.offsets })
+        .collect();
+    plan.suspect.retain(|reason| !added.contains(reason));
+    plan
 }
 
 /// What recovery says of a log must fit to what happened.
