@@ -64,6 +64,13 @@ fn a_gap_at_the_end_that_may_be_one_is_believed_and_noted() {
     assert_eq!((recovered.logs(), plan.end), (vec![(0, LEAPT.as_slice())], at(44)));
     assert!(plan.suspect.is_empty() && plan.steps.contains(&Step::NoteGaps), "{plan}");
     assert!(!recovered.plan().steps.contains(&Step::NoteGaps), "once");
+    // Nor has anybody noted it whose next batches show that it is one; a cut may make it the last.
+    let mut directory = leapt(&[(0, &[&LEAPT[..], &[Batch(44, 4, 0)]].concat())], 8).after_power_loss();
+    directory.gaps = Gaps::Never;
+    let (mut recovered, plan) = directory.recovered();
+    assert!(plan.end == at(48) && plan.steps.contains(&Step::NoteGaps), "{plan}");
+    recovered.segments.insert(0, LEAPT.to_vec());
+    assert_eq!(recovered.plan().end, at(44));
     // What is no batch lies between: that is no gap.
     let items = [Batch(0, 4, 0), Bad(100, Corrupt), Batch(8, 4, 0)];
     let mut directory = leapt(&[(0, &items)], 12);

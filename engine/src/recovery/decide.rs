@@ -56,7 +56,7 @@ fn plan_by(facts: &Facts) -> Result<Plan, Refusal> {
     if facts.epochs.file.as_ref() != Some(&plan.epochs) || facts.stop == Stop::Unclean {
         plan.steps.push(Step::RewriteEpochs);
     }
-    if facts.scans.values().any(|scan| scan.leaps_at_end)
+    if facts.scans.values().any(|scan| scan.has_gaps)
         && !facts.files.iter().any(|file| file.name == GAPS_NOTE)
     {
         plan.steps.push(Step::NoteGaps);

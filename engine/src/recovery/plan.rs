@@ -104,7 +104,7 @@ pub enum Step {
     },
     /// Write the epoch checkpoint with the plan's epochs.
     RewriteEpochs,
-    /// Note that there may be gaps of offsets: whoever has written the log has left one at its end, and does not note it.
+    /// Note that there may be gaps of offsets: there is one, and whoever has written the log did not note it, or a power loss took the note.
     NoteGaps,
 }
 

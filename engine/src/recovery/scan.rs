@@ -30,6 +30,8 @@ pub(crate) struct SegmentScan {
     pub runs: Vec<EpochRun>,
     /// Whether there is a gap in front of the last batch, and nothing says that this is wrong.
     pub leaps_at_end: bool,
+    /// Whether there is a gap in front of any batch. A cut may make it the last one.
+    pub has_gaps: bool,
 }
 
 /// A stretch of bytes that is no whole batch in its place.
@@ -111,6 +113,7 @@ struct Before {
     is_behind_gap: bool,
     /// Whether it does, and nothing that is no batch lies between.
     leaps: bool,
+    has_gaps: bool,
 }
 
 /// Takes in what a scan finds, batch by batch, and keeps the account.
@@ -144,6 +147,7 @@ impl SegmentScanner {
             bad: Vec::new(),
             runs: Vec::new(),
             leaps_at_end: false,
+            has_gaps: false,
         };
         Self { scan, context, before_last: None, open: None }
     }
@@ -160,13 +164,16 @@ impl SegmentScanner {
             self.bad(position, BadKind::Disorder);
             return Placed::Nowhere;
         }
+        let leaps = header.base_offset > self.scan.end && self.open.is_none();
         self.before_last = Some(Before {
             end: self.scan.end,
             good_bytes: self.scan.good_bytes,
             crc: self.scan.last_batch_crc,
             is_behind_gap: header.base_offset > self.scan.end,
-            leaps: header.base_offset > self.scan.end && self.open.is_none(),
+            leaps,
+            has_gaps: self.scan.has_gaps,
         });
+        self.scan.has_gaps |= leaps;
         self.close_bad(position, Some(header.base_offset));
         self.scan.good_bytes = behind;
         self.scan.end = header.next_offset();
@@ -215,7 +222,9 @@ impl SegmentScanner {
 
     /// Takes the account of the last batch back: it is not in its place.
     fn forget_the_last(&mut self) {
-        let Some(Before { end, good_bytes, crc, .. }) = self.before_last.take() else { return };
+        let Some(before) = self.before_last.take() else { return };
+        let Before { end, good_bytes, crc, has_gaps, .. } = before;
+        self.scan.has_gaps = has_gaps;
         let last_end = self.scan.end;
         (self.scan.end, self.scan.good_bytes, self.scan.last_batch_crc) = (end, good_bytes, crc);
         self.scan.batches -= 1;
