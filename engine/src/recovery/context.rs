@@ -75,6 +75,11 @@ impl SegmentContext {
         })
     }
 
+    /// Whether something else says that a batch ends here.
+    pub(super) fn is_known_end(&self, end: Offset) -> bool {
+        self.limit == Some(end) || self.ends.contains(&end)
+    }
+
     /// Whether the last batch cannot end at `to`, behind a gap that begins at `from`.
     pub(super) fn contradicts_leap(&self, from: Offset, to: Offset) -> bool {
         self.gaps == Gaps::Never || self.ends.iter().any(|end| from < *end && *end < to)

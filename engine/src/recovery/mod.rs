@@ -38,6 +38,8 @@ mod plan;
 #[cfg(test)]
 mod recovery_test;
 mod scan;
+#[cfg(test)]
+mod scan_test;
 
 pub(crate) use context::{Gaps, SegmentContext};
 pub(crate) use decide::plan_recovery;

@@ -1,12 +1,11 @@
 //! Which facts lead to which plan.
 
-use super::scan::BadBytes;
 use super::*;
 use crate::checkpoint::CleanPartition;
 use crate::segment::DamagedRange;
 use crate::units::OffsetRange;
 
-use super::model_test::{Directory, Item, at, bytes_of, epochs, range, scan};
+use super::model_test::{Directory, Item, at, bytes_of, epochs, range};
 use BadKind::{Corrupt, Torn, Zeros};
 use Item::{Bad, Batch};
 
@@ -413,26 +412,6 @@ fn an_epoch_that_both_neighbours_and_the_file_contradict_is_a_damaged_batch() {
     assert_eq!(plan.epochs, epochs(&[(1, 0), (2, 16)]));
     assert_eq!(plan.damaged, [DamagedRange { segment: at(0), offsets: range(8, 12), bytes: (200, 300) }]);
     assert_eq!(plan.end, at(20));
-}
-
-#[test]
-fn a_batch_out_of_its_place_is_bad_and_so_is_one_that_leapt() {
-    let lower = scan(0, &[Batch(0, 4, 0), Batch(2, 4, 0), Batch(8, 4, 0)]);
-    let expected =
-        BadBytes { position: 100, until: 200, expected: at(4), next: Some(at(8)), kind: BadKind::Disorder };
-    assert_eq!((lower.bad, lower.end), (vec![expected], at(12)));
-
-    let leapt = scan(0, &[Batch(0, 4, 0), Batch(1_000_004, 4, 0), Batch(8, 4, 0)]);
-    assert_eq!((leapt.bad, leapt.end), (vec![expected], at(12)));
-    assert_eq!(leapt.runs.len(), 1);
-    assert_eq!((leapt.runs[0].batches, leapt.runs[0].offsets), (2, range(0, 12)));
-
-    let twice = scan(0, &[Batch(0, 4, 0), Batch(0, 4, 0)]);
-    assert_eq!((twice.bad[0].next, twice.end, twice.good_bytes), (None, at(4), 100));
-    let below = scan(10, &[Batch(5, 2, 0), Batch(10, 1, 0)]);
-    assert_eq!((below.bad[0].expected, below.end), (at(10), at(11)));
-    let far = scan(0, &[Batch(i64::from(i32::MAX), 1, 0), Batch(i64::from(i32::MAX) + 1, 1, 0)]);
-    assert_eq!((far.bad.len(), far.end), (1, at(i64::from(i32::MAX) + 1)));
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! What was found in one segment: whole batches in their order, and the bytes between and behind them that are none.
 //!
 //! Offsets and leader epochs lie outside a batch's CRC, so that they can be wrong in a batch that is whole. They are compared with their
-//! neighbours here.
+//! neighbours here. Bytes that are no batch and leave no offset out were one all the same, so that a batch beside them is out of its place: the
+//! one that nothing on its other side bears out.
 
 use super::context::SegmentContext;
 use crate::batch::{BatchHeader, StopReason};
@@ -109,11 +110,25 @@ struct Before {
     end: Offset,
     good_bytes: u64,
     crc: Option<u32>,
-    /// Whether the batch begins behind that end.
-    is_behind_gap: bool,
-    /// Whether it does, and nothing that is no batch lies between.
-    leaps: bool,
+    /// Where the batch begins.
+    base: Offset,
+    /// Whether bytes that are no batch lie between.
+    is_behind_bad: bool,
+    /// Whether they leave no offset out.
+    is_behind_lost_place: bool,
     has_gaps: bool,
+}
+
+impl Before {
+    /// Whether offsets lie between, and nothing that is no batch.
+    fn leaps(&self) -> bool {
+        self.base > self.end && !self.is_behind_bad
+    }
+
+    /// Whether there is nothing between, neither offsets nor bytes.
+    fn joins(&self) -> bool {
+        self.base == self.end && !self.is_behind_bad
+    }
 }
 
 /// Takes in what a scan finds, batch by batch, and keeps the account.
@@ -156,7 +171,9 @@ impl SegmentScanner {
     pub(crate) fn batch(&mut self, position: u64, header: &BatchHeader) -> Placed {
         let behind = position + header.size_bytes as u64;
         let mut placed = Placed::Here;
-        if self.in_reach(header) && header.base_offset < self.scan.end && self.has_leapt_before(header) {
+        let is_behind_lost_place = self.has_lost_place(header);
+        let has_leapt = header.base_offset < self.scan.end && self.has_leapt_before(header);
+        if self.in_reach(header) && (has_leapt || self.is_borne_out_by_none(header)) {
             self.forget_the_last();
             placed = Placed::HereAndNotTheOneBefore;
         }
@@ -169,8 +186,9 @@ impl SegmentScanner {
             end: self.scan.end,
             good_bytes: self.scan.good_bytes,
             crc: self.scan.last_batch_crc,
-            is_behind_gap: header.base_offset > self.scan.end,
-            leaps,
+            base: header.base_offset,
+            is_behind_bad: self.open.is_some(),
+            is_behind_lost_place,
             has_gaps: self.scan.has_gaps,
         });
         self.scan.has_gaps |= leaps;
@@ -194,7 +212,7 @@ impl SegmentScanner {
         if self.before_last.is_some_and(|before| self.is_misplaced(before)) {
             self.forget_the_last();
         }
-        self.scan.leaps_at_end = self.before_last.is_some_and(|before| before.leaps);
+        self.scan.leaps_at_end = self.before_last.is_some_and(|before| before.leaps());
         let end = self.scan.log_bytes;
         self.close_bad(end, None);
         self.scan
@@ -209,13 +227,31 @@ impl SegmentScanner {
 
     /// A batch that begins too low either is wrong itself, or the one before it was: that one leapt, and this one fits where it began.
     fn has_leapt_before(&self, header: &BatchHeader) -> bool {
-        self.before_last.is_some_and(|before| before.is_behind_gap && header.base_offset >= before.end)
+        self.before_last.is_some_and(|before| before.base > before.end && header.base_offset >= before.end)
+    }
+
+    /// Whether bytes that are no batch lie in front of this one, and no offset is left for what they were. Of a batch that was written twice
+    /// none need be.
+    fn has_lost_place(&self, header: &BatchHeader) -> bool {
+        header.base_offset == self.scan.end && self.open.is_some_and(|(_, _, kind)| kind != BadKind::Disorder)
+    }
+
+    /// Whether bytes without a place lie on one side of the last batch, and on its other side is none that it joins: `next` is behind it.
+    fn is_borne_out_by_none(&self, next: &BatchHeader) -> bool {
+        let is_joined = next.base_offset == self.scan.end && self.open.is_none();
+        self.before_last.is_some_and(|before| {
+            let is_wrong_behind = next.base_offset >= before.end && before.is_behind_lost_place && !is_joined;
+            is_wrong_behind || (self.has_lost_place(next) && !before.joins())
+        })
     }
 
     /// Whether the last batch ends where none can.
     fn is_misplaced(&self, before: Before) -> bool {
         let SegmentScan { log_bytes, last_batch_crc, end, .. } = self.scan;
-        before.leaps
+        if before.is_behind_lost_place && (self.open.is_some() || !self.context.is_known_end(end)) {
+            return true;
+        }
+        before.leaps()
             && (self.context.contradicts_end(log_bytes, last_batch_crc, end)
                 || self.context.contradicts_leap(before.end, end))
     }
