@@ -14,9 +14,9 @@ use super::inner::{Inner, View};
 use super::read::{ColdRead, Read, Records};
 use super::shared::lock;
 use super::{Cleanup, Closed, ReadError};
-use crate::batch::{BatchView, HEADER_BYTES, LegacyMessage, PREFIX_BYTES};
+use crate::batch::HEADER_BYTES;
 use crate::index::OffsetEntry;
-use crate::segment::{DamagedRange, FileKind, Frame, Segment, WalkError, frame_at};
+use crate::segment::{DamagedRange, FileKind, Frame, Segment, WalkError, frame_at, is_whole};
 use crate::state::EpochHistory;
 use crate::units::{LeaderEpoch, Offset};
 
@@ -402,14 +402,6 @@ fn gather(
     let part = buffer.bytes.slice(skip..at);
     let (size, first_epoch) = (part.len(), first.epoch);
     Found::Records(Records { parts: vec![part], size, first: first.base, end, first_epoch })
-}
-
-/// Whether the batch, or the message of a legacy format, is as it was written.
-fn is_whole(batch: &[u8]) -> bool {
-    match batch.get(PREFIX_BYTES - 1) {
-        Some(0 | 1) => LegacyMessage::parse(batch).is_ok(),
-        Some(_) | None => BatchView::parse(batch).is_ok(),
-    }
 }
 
 /// Bytes of a segment.

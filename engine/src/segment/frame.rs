@@ -1,8 +1,8 @@
 //! Where one batch begins and ends: as much of a header as reading and cutting need, of every version of the format.
 //!
-//! Knows nothing of what is inside, and does not check a CRC.
+//! Knows nothing of what is inside, and checks a CRC only where it is asked to.
 
-use crate::batch::{BatchHeader, LENGTH_MIN, LENGTH_OVERHEAD_BYTES, PREFIX_BYTES};
+use crate::batch::{BatchHeader, BatchView, LENGTH_MIN, LENGTH_OVERHEAD_BYTES, LegacyMessage, PREFIX_BYTES};
 use crate::units::{LeaderEpoch, Offset, Timestamp};
 
 /// One batch, or one message of the legacy formats, by its header.
@@ -65,4 +65,12 @@ fn legacy_at(bytes: &[u8]) -> Option<Frame> {
         epoch: None,
         max_timestamp: (millis >= 0).then_some(Timestamp::from_millis(millis)),
     })
+}
+
+/// Whether the batch, or the message of a legacy format, is as it was written.
+pub(crate) fn is_whole(batch: &[u8]) -> bool {
+    match batch.get(PREFIX_BYTES - 1) {
+        Some(0 | 1) => LegacyMessage::parse(batch).is_ok(),
+        Some(_) | None => BatchView::parse(batch).is_ok(),
+    }
 }

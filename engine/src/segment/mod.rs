@@ -24,7 +24,7 @@ pub use damage::DamagedRange;
 pub use name::{FileKind, file_path, parse_file_name};
 
 pub(crate) use files::{Exchanged, OpenFiles};
-pub(crate) use frame::{Frame, frame_at};
+pub(crate) use frame::{Frame, frame_at, is_whole};
 pub(crate) use home::{FirstBatch, Home, IndexSettings};
 pub(crate) use lookup::SegmentIndex;
 pub(crate) use search::find_batch_in;

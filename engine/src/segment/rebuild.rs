@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 
 use super::walk::HEADER_BYTES;
 use super::{
-    AtDamage, FileKind, Frame, IndexSettings, Segment, SegmentIndex, Walk, WalkError, find_batch_in, frame_at,
+    AtDamage, FileKind, Frame, IndexSettings, Segment, SegmentIndex, Walk, WalkError, find_batch_in,
+    frame_at, is_whole,
 };
-use crate::batch::{BatchView, LegacyMessage};
 use crate::disk::Open;
 use crate::index::ActiveIndex;
 use crate::units::Offset;
@@ -132,8 +132,4 @@ impl Segment {
             None => Ok(false),
         }
     }
-}
-
-fn is_whole(bytes: &[u8]) -> bool {
-    BatchView::parse(bytes).is_ok() || LegacyMessage::parse(bytes).is_ok()
 }
