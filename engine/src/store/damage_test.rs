@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::test_support::*;
-use super::{Job, JobDone, JobKind, Store};
+use super::{Job, JobDone, JobKind, Store, StoreConfig};
 use crate::checkpoint::{DAMAGE_NOTE, read_damage};
 use crate::disk::{Disk, Open, Patience, SimulatedDisk, Wait};
 use crate::log::{Log, Permit, Read, ReadError};
@@ -204,7 +204,14 @@ fn damage_that_is_gone_at_the_next_opening_is_forgotten_and_so_is_a_deleted_log(
     let bytes = whole.contents(Path::new(SEALED)).unwrap();
     whole.damage(Path::new(SEALED), 70, &[0; 8]).unwrap();
     let disk: Arc<dyn Disk> = Arc::new(whole.clone());
+    let mut last_noted = Vec::new();
     for restored in [false, true, false] {
+        let planned = Store::plan_opening(Arc::clone(&disk), Path::new(DATA), StoreConfig::default(), now(0));
+        assert_eq!(
+            planned.unwrap().noted,
+            Some(last_noted),
+            "whoever asks for the plan is told what is noted"
+        );
         if restored {
             whole.damage(Path::new(SEALED), 0, &bytes).unwrap();
         }
@@ -214,7 +221,8 @@ fn damage_that_is_gone_at_the_next_opening_is_forgotten_and_so_is_a_deleted_log(
         let noted = read_damage(disk.as_ref(), &Path::new(DATA).join(DAMAGE_NOTE)).unwrap().known();
         let is_damaged = whole.contents(Path::new(SEALED)).unwrap() != bytes;
         assert_eq!(log.damaged().is_empty(), !is_damaged, "{report:?}");
-        assert_eq!(noted.unwrap_or_default().is_empty(), !is_damaged, "{report:?}");
+        last_noted = noted.unwrap_or_default();
+        assert_eq!(last_noted.is_empty(), !is_damaged, "{report:?}");
     }
     whole.damage(Path::new(SEALED), 70, &[0; 8]).unwrap();
     let (store, _) = open(&disk, Path::new(DATA));

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use super::damage_test::{DATA, closed_log, read_beside};
 use super::test_support::*;
-use super::{LogRefusal, Stop, Store, StoreConfig, StoreOpenError};
+use super::{LogRefusal, ReadOnlyReadError, ReadOnlyStore, Stop, Store, StoreConfig, StoreOpenError};
 use crate::checkpoint::CLEAN_MARK;
 use crate::disk::{Disk, Open, PosixDisk, SimulatedDisk, SyncThread};
+use crate::log::ReadError;
 use crate::recovery::Refusal;
 use crate::segment::{FileKind, file_path, parse_file_name};
 use crate::units::Offset;
@@ -96,6 +97,19 @@ fn a_missing_first_segment_is_a_damaged_range() {
             if !clean {
                 without_mark(&disk);
             }
+            // Also for whoever only looks, before anybody has opened it.
+            let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+            let looker = ReadOnlyStore::open(&shared, Path::new(DATA), StoreConfig::default()).unwrap();
+            let log = looker.log(&name("t-0")).unwrap();
+            assert_eq!((log.start(), log.end()), (at(0), at(48)));
+            for from in [at(0), bases[missing].checked_add(-1).unwrap()] {
+                let refused = log.read(from, 1 << 20);
+                assert!(
+                    matches!(refused, Err(ReadOnlyReadError::Read(ReadError::Damaged { .. }))),
+                    "{refused:?}"
+                );
+            }
+            assert_eq!(log.read(bases[missing], 1).unwrap().unwrap().first, bases[missing]);
             let told = judge(&disk, &all, &format!("without the first {missing}, clean: {clean}"));
             assert_eq!(told, [(0, bases[missing].value())]);
         }

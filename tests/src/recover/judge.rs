@@ -232,7 +232,8 @@ impl Trial {
             Store::plan_opening(Arc::new(twin.clone()), &self.directory, self.store_config(), self.now());
         let planned = asked(Door::StorePlanOpening, planned);
         let Opened { store, report } = self.open_store(Arc::new(twin.clone()))?;
-        check_plan(planned, &report)?;
+        let is_damaged = self.models().any(|model| model.damaged.is_some());
+        check_plan(planned, &report, is_damaged)?;
         let first = everything_in(&store)?;
         drop(store);
         let second = self.what_is_on(twin.crash_kill(rng))?;
@@ -252,35 +253,35 @@ fn everything_in(store: &Store) -> Result<Vec<Found>, String> {
 }
 
 /// What was planned for an opening is what the opening did.
-fn check_plan(planned: Result<OpeningPlan, StoreOpenError>, report: &OpenReport) -> Verdict {
+fn check_plan(
+    planned: Result<OpeningPlan, StoreOpenError>,
+    report: &OpenReport,
+    is_damaged: bool,
+) -> Verdict {
     let Ok(planned) = planned else {
         // There may be nothing yet of which a plan could be made.
         return if report.stop == Stop::FirstUse { Ok(()) } else { Err(format!("{planned:?}")) };
     };
     let plans: Vec<_> = planned.logs.iter().map(|(name, plan)| (name, plan.as_ref().ok().cloned())).collect();
-    let done: Vec<_> =
-        report.logs.iter().map(|log| (&log.name, Some(without_noted(log, &planned)))).collect();
+    let plan = |log: &LogReport| if is_damaged { as_planned(log, &planned) } else { log.plan.clone() };
+    let done: Vec<_> = report.logs.iter().map(|log| (&log.name, Some(plan(log)))).collect();
     if plans == done && (planned.stop, planned.machine) == (report.stop, report.machine) {
         return Ok(());
     }
     Err(format!("{planned:?} was planned, and {report:?} came of it"))
 }
 
-/// A log's plan as it was before the opening looked again at what was noted.
-fn without_noted(log: &LogReport, planned: &OpeningPlan) -> Plan {
+/// A log's plan without what the opening has met behind it, in segments that the note names or that producers' state is made from.
+fn as_planned(log: &LogReport, planned: &OpeningPlan) -> Plan {
     let mut plan = log.plan.clone();
     let known = planned.logs.iter().filter(|(name, _)| *name == log.name);
     let known: Vec<_> = known.filter_map(|(_, plan)| plan.as_ref().ok()).flat_map(|p| &p.damaged).collect();
-    let is_noted = |segment| {
-        let mut noted = planned.noted.iter().flatten();
-        noted.any(|noted| noted.log == log.name.to_string() && noted.segment == segment)
-    };
-    let added: Vec<_> = plan
+    let met: Vec<_> = plan
         .damaged
-        .extract_if(.., |range| is_noted(range.segment) && !known.contains(&&*range))
+        .extract_if(.., |range| !known.contains(&&*range))
         .map(|range| SuspectReason::Damaged { offsets: range.offsets })
         .collect();
-    plan.suspect.retain(|reason| !added.contains(reason));
+    plan.suspect.retain(|reason| !met.contains(reason));
     plan
 }
 

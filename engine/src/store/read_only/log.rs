@@ -7,10 +7,10 @@ use super::look::Since;
 use super::sight::{Sight, Still, bases_in, epochs_in};
 use super::{ReadOnlyError, ReadOnlyStore};
 use crate::log::{Cleanup, ColdRead, Known, LogId, Read, ReadError, Records, Source, read_segments};
-use crate::segment::{DamagedRange, Exchanged, FileKind, Segment, frame_at};
+use crate::segment::{DamagedRange, Exchanged, FileKind, Segment, file_path, frame_at};
 use crate::state::EpochHistory;
 use crate::store::damage::{GapBehind, look_for_damage};
-use crate::units::{LeaderEpoch, Offset, TopicPartition};
+use crate::units::{LeaderEpoch, Offset, OffsetRange, TopicPartition};
 
 /// How often another look is begun that meets a change.
 const TRIES_MAX: usize = 64;
@@ -159,6 +159,7 @@ impl ReadOnlyLog {
         if from == end {
             return Ok(None);
         }
+        self.refuse_below_the_first(from)?;
         match self.read_seen(from, bytes_max) {
             Ok(records) if records.as_ref().is_none_or(|records| self.bears_its_epochs(records)) => {
                 Ok(records)
@@ -171,6 +172,16 @@ impl ReadOnlyLog {
             Err(error) if self.is_there(&self.sight, Still::Whole) => Err(error.into()),
             Ok(_) | Err(_) => Err(ReadOnlyReadError::Changed),
         }
+    }
+
+    /// A first segment that somebody has taken away is no segment of the sight, and its offsets are damaged.
+    fn refuse_below_the_first(&self, from: Offset) -> Result<(), ReadError> {
+        let Some(first) = self.sight.segments.first().filter(|first| from < first.base()) else {
+            return Ok(());
+        };
+        let path = file_path(&self.store.home(&self.name).directory, self.sight.start, FileKind::Log);
+        let offsets = OffsetRange::new(self.sight.start, first.base());
+        Err(ReadError::Damaged { path, position: 0, offsets })
     }
 
     fn read_seen(&self, from: Offset, bytes_max: usize) -> Result<Option<Records>, ReadError> {
