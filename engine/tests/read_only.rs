@@ -90,7 +90,7 @@ fn act(store: &Store, log: &Log, epoch: &mut i32, chance: &mut fastrand::Rng) ->
                 let value = format!(
                     "{epoch} {} {}",
                     log.accepted().value() + record,
-                    "x".repeat(chance.usize(..900))
+                    "x".repeat(chance.usize(..750))
                 );
                 builder.push(Some(NOW.wall), None, Some(value.as_bytes()), &[])?;
             }

@@ -62,7 +62,12 @@ impl LastBatch {
             }
         }
         let seen = usize::try_from(segment.size() - position).unwrap_or(usize::MAX);
-        let header = bytes_at(&segment.file()?, position, seen.min(HEADER_BYTES))?;
+        let file = segment.file()?;
+        let header = bytes_at(&file, position, seen.min(HEADER_BYTES))?;
+        if file.size()? < segment.size() {
+            // It was cut since it was seen. What was found is another batch, perhaps, by which nobody would notice.
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         Ok(Self { position, header })
     }
 }
