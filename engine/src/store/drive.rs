@@ -169,7 +169,7 @@ impl Future for TicketFuture {
         let waiter = Waiter { key, ticket: self.ticket, step: self.step, waker: context.waker().clone() };
         {
             let mut waiters = lock(&log.waiters);
-            // Nobody looks for the first among all who wait.
+            // One that is polled for the first time is not looked for among all who wait.
             match known.and_then(|key| waiters.iter_mut().find(|waiter| waiter.key == key)) {
                 Some(known) => *known = waiter,
                 None => waiters.push(waiter),
