@@ -45,6 +45,7 @@ pub(crate) struct Judge {
     is_confirmed: bool,
     /// Whether there may be a mark of a clean stop although the stop was not told, or none although it was.
     is_mark_uncertain: bool,
+    is_opening: bool,
     is_open: bool,
     pub(crate) seen: Seen,
 }
@@ -58,6 +59,7 @@ impl Judge {
             is_made: [false; LOGS],
             is_confirmed: false,
             is_mark_uncertain: false,
+            is_opening: false,
             is_open: false,
             seen: Seen::default(),
         }
@@ -66,6 +68,7 @@ impl Judge {
     /// A writer said this.
     pub(crate) fn hear(&mut self, told: Told) -> Verdict {
         match told {
+            Told::Opening => self.is_opening = true,
             Told::Opened { is_clean, is_same_machine, logs } => {
                 self.opened(is_clean, is_same_machine, &logs)?;
             }
@@ -101,14 +104,15 @@ impl Judge {
         if self.is_open {
             self.ending = ending;
         } else {
-            self.seen.crashed_openings += u64::from(self.ending != Ending::Clean || self.is_mark_uncertain);
+            let must_recover = self.ending != Ending::Clean || self.is_mark_uncertain;
+            self.seen.crashed_openings += u64::from(self.is_opening && must_recover);
             // It never got as far as changing a log, or it had closed it.
             self.is_mark_uncertain |= self.ending == Ending::Clean && ending != Ending::Clean;
             if self.ending == Ending::Kill && ending == Ending::Power {
                 self.ending = Ending::Power;
             }
         }
-        self.is_open = false;
+        (self.is_opening, self.is_open) = (false, false);
     }
 
     fn opened(&mut self, is_clean: bool, is_same: bool, logs: &[LogFound]) -> Verdict {
@@ -133,7 +137,8 @@ impl Judge {
                 format!("log {log} after {:?}: {wrong}\n{plan}", self.ending)
             })?;
         }
-        (self.ending, self.is_mark_uncertain, self.is_open) = (Ending::Kill, false, true);
+        (self.ending, self.is_mark_uncertain) = (Ending::Kill, false);
+        (self.is_opening, self.is_open) = (false, true);
         Ok(())
     }
 

@@ -11,6 +11,8 @@ use crate::story::Story;
 /// One line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Told {
+    /// The store is about to be opened.
+    Opening,
     /// The directory is open.
     Opened {
         /// Whether the last life stopped with a mark.

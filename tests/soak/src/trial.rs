@@ -29,14 +29,23 @@ const HEARD_LETTERS_MAX: usize = 160;
 enum Stop {
     /// Not at all: it closes the store and goes.
     Own,
-    /// Killed when it has said so many lines.
+    /// Killed.
     Kill {
-        lines: u64,
+        at: Moment,
         /// Whether the power goes with it.
         then_cut: bool,
     },
     /// The power goes at this call from the beginning of its life on.
     Cut { calls: u64 },
+}
+
+/// When a writer is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// It has said so many lines.
+    Lines(u64),
+    /// It has been opening its store for so long.
+    Opening(Duration),
 }
 
 /// See the module's documentation.
@@ -103,7 +112,11 @@ impl Trial {
         match rng.u8(..10) {
             0 => Stop::Own,
             1..=6 if can_cut => Stop::Cut { calls: rng.u64(..range * 2) },
-            _ => Stop::Kill { lines: rng.u64(..range), then_cut: can_cut && rng.bool() },
+            7 => Stop::Kill {
+                at: Moment::Opening(Duration::from_micros(rng.u64(..range))),
+                then_cut: can_cut && rng.bool(),
+            },
+            _ => Stop::Kill { at: Moment::Lines(rng.u64(..range)), then_cut: can_cut && rng.bool() },
         }
     }
 
@@ -127,9 +140,9 @@ impl Trial {
         if let Stop::Cut { calls } = stop {
             self.place.cut_at(calls);
         }
-        let lines = if let Stop::Kill { lines, .. } = stop { Some(lines) } else { None };
+        let moment = if let Stop::Kill { at, .. } = stop { Some(at) } else { None };
         let mut writer = Writer::start(&orders).map_err(|error| format!("no writer: {error}"))?;
-        let heard = self.listen(&mut writer, lines);
+        let heard = self.listen(&mut writer, moment);
         if heard.is_err() {
             drop(writer.kill());
         }
@@ -150,11 +163,19 @@ impl Trial {
     }
 
     /// Hears the writer out, to its own end or to the one that it is given. Whether it was killed.
-    fn listen(&mut self, writer: &mut Writer, lines: Option<u64>) -> Result<bool, String> {
-        let (mut heard, mut is_killed) = (0, false);
+    fn listen(&mut self, writer: &mut Writer, moment: Option<Moment>) -> Result<bool, String> {
+        let (mut heard, mut is_killed, mut is_opening) = (0, false, false);
         let mut silent_since = now();
         loop {
-            let must_die = lines.is_some_and(|lines| heard >= lines) || self.place.is_down();
+            let is_its_moment = match moment {
+                Some(Moment::Lines(lines)) => heard >= lines,
+                Some(Moment::Opening(lasted)) if is_opening && !is_killed => {
+                    thread::sleep(lasted);
+                    true
+                }
+                Some(Moment::Opening(_)) | None => false,
+            };
+            let must_die = is_its_moment || self.place.is_down();
             if must_die && !is_killed {
                 is_killed = true;
                 writer.kill().map_err(|error| format!("the writer is not to be killed: {error}"))?;
@@ -171,6 +192,7 @@ impl Trial {
                         }
                         return Err(format!("not understood: {line}"));
                     };
+                    is_opening = matches!(told, Told::Opening);
                     let is_excused = matches!(told, Told::Failed(_)) && self.place.is_down();
                     if !is_excused {
                         self.judge.hear(told)?;

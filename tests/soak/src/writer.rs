@@ -125,6 +125,7 @@ fn work(mut orders: Orders) -> Result<(), Told> {
     config.opening_threads = usize::from(orders.threads > 1);
     let opened_disk = open_disk(orders.io, SyncThread::WhenNeeded).map_err(|error| failed(&error))?;
     let now_ms = 1_000_000 * i64::try_from(orders.life + 1).unwrap_or(1);
+    say(&Told::Opening);
     let opened = Store::open(opened_disk.disk, &orders.directory, config, at_ms(now_ms));
     let Opened { store, report } = opened.map_err(|error| failed(&error))?;
     let mut logs = Vec::new();
