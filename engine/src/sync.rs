@@ -5,9 +5,9 @@
 //! than they look something up, so that nobody has to choose there.
 
 #[cfg(shuttle)]
-pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+pub(crate) use shuttle::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 #[cfg(not(shuttle))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 
 /// Numbers that threads share.
 pub(crate) mod atomic {
@@ -17,8 +17,13 @@ pub(crate) mod atomic {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 }
 
-/// Lets others run.
 #[cfg(shuttle)]
-pub(crate) use shuttle::thread::yield_now;
+pub(crate) use shuttle::{
+    thread::{Thread, current as current_thread, park, yield_now},
+    thread_local,
+};
 #[cfg(not(shuttle))]
-pub(crate) use std::thread::yield_now;
+pub(crate) use std::{
+    thread::{Thread, current as current_thread, park, yield_now},
+    thread_local,
+};

@@ -151,9 +151,16 @@ impl Log {
         self.0.writer().epochs.epoch_at(offset)
     }
 
-    /// The first offset of the earliest transaction that is not decided below `ceiling`.
+    /// The first offset of the earliest transaction that is not decided below `ceiling`, which does not lie below one that was given to
+    /// [`Log::settle_below`]. What was decided before the log was opened counts as decided below every ceiling.
     pub fn first_unstable(&self, ceiling: Offset) -> Option<Offset> {
         self.0.writer().producers.first_unstable(ceiling)
+    }
+
+    /// Forgets which transactions were decided below `high_watermark`, which never goes back behind that again: whoever moves the high
+    /// watermark says so, or the memory of the log grows with each transaction that ends.
+    pub fn settle_below(&self, high_watermark: Offset) {
+        self.0.writer().producers.settle_below(high_watermark);
     }
 
     /// Bytes of all its segments that are written.

@@ -15,7 +15,7 @@ use super::inner::Inner;
 use super::shared::{Shared, lock, try_lock};
 use super::{LogId, Step, Ticket};
 use crate::sync::atomic::{AtomicBool, AtomicU64};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard, Thread, current_thread, park, thread_local};
 
 /// What a thread sleeps for.
 #[derive(Clone, Copy, Debug)]
@@ -41,25 +41,31 @@ pub(crate) struct Progress {
 #[derive(Debug, Default)]
 struct Sleepers {
     asleep: Vec<(Wish, Arc<Bed>)>,
-    /// Nobody is in them.
-    beds: Vec<Arc<Bed>>,
+    /// Memory for those who are about to be woken.
+    spare: Vec<Arc<Bed>>,
 }
 
-#[derive(Debug, Default)]
+thread_local! {
+    /// This thread's.
+    static BED: Arc<Bed> = Arc::new(Bed { is_woken: AtomicBool::new(false), sleeper: current_thread() });
+}
+
+#[derive(Debug)]
 struct Bed {
-    is_woken: Mutex<bool>,
-    woken: Condvar,
+    is_woken: AtomicBool,
+    sleeper: Thread,
 }
 
 impl Bed {
     fn sleep(&self) {
-        let woken = self.woken.wait_while(lock(&self.is_woken), |is_woken| !*is_woken);
-        *woken.unwrap_or_else(std::sync::PoisonError::into_inner) = false;
+        while !self.is_woken.swap(false, Ordering::Acquire) {
+            park();
+        }
     }
 
     fn wake(&self) {
-        *lock(&self.is_woken) = true;
-        self.woken.notify_one();
+        self.is_woken.store(true, Ordering::Release);
+        self.sleeper.unpark();
     }
 }
 
@@ -76,12 +82,11 @@ impl Progress {
                 self.count.fetch_sub(1, Ordering::SeqCst);
                 return now;
             }
-            let bed = sleepers.beds.pop().unwrap_or_default();
+            let bed = BED.with(Arc::clone);
             sleepers.asleep.push((wish, Arc::clone(&bed)));
             bed
         };
         bed.sleep();
-        lock(&self.sleepers).beds.push(bed);
         None
     }
 
@@ -91,11 +96,20 @@ impl Progress {
     }
 
     fn wake(&self, is_meant: impl Fn(&Wish) -> bool) {
-        let mut sleepers = lock(&self.sleepers);
-        for (_, bed) in sleepers.asleep.extract_if(.., |(wish, _)| is_meant(wish)) {
-            self.count.fetch_sub(1, Ordering::SeqCst);
-            bed.wake();
-        }
+        let mut meant = {
+            let sleepers = &mut *lock(&self.sleepers);
+            let mut meant = std::mem::take(&mut sleepers.spare);
+            meant.extend(sleepers.asleep.extract_if(.., |(wish, _)| is_meant(wish)).map(|(_, bed)| bed));
+            self.count.fetch_sub(meant.len() as u64, Ordering::SeqCst);
+            if meant.is_empty() {
+                sleepers.spare = meant;
+                return;
+            }
+            meant
+        };
+        // The list is free meanwhile: whoever is awake wants it at once.
+        meant.drain(..).for_each(|bed| bed.wake());
+        lock(&self.sleepers).spare = meant;
     }
 
     /// Wakes one that drives.

@@ -21,6 +21,7 @@ impl Shard {
             Effect::HighWatermark(offset) => {
                 let known = replica.machine.known_committed();
                 self.watermarks.changed(now.monotonic, &replica.name, known);
+                replica.log.settle_below(offset);
                 self.requests.fetches.raised(&key, Ceiling::HighWatermark, offset);
             }
             Effect::ProposeIsr(proposal) => self.propose_isr(now, key, proposal),

@@ -8,9 +8,12 @@ mod trouble;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use highwater_engine::batch::{
+    BatchBuilder, Compression, ReplicatedBatches, TransactionEnd, transaction_marker,
+};
 use highwater_engine::disk::SimulatedDisk;
 use highwater_engine::disk::simulated::Fault;
-use highwater_engine::units::TopicPartition;
+use highwater_engine::units::{Offset, ProducerEpoch, ProducerId, Sequence, TopicPartition};
 use highwater_replication::controller::{self, ControllerReply, ControllerRequest};
 use highwater_replication::wire::ErrorCode;
 
@@ -175,6 +178,40 @@ fn high_watermarks_that_found_no_room_are_written_later() {
     cluster.run(12_000);
     assert_eq!(cluster.checkpoints_refused, 0);
     assert_eq!(cluster.checkpoints_written - before, 3, "one of each");
+}
+
+#[test]
+fn a_transaction_that_is_decided_below_the_high_watermark_is_forgotten_on_every_replica() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(directory.path());
+    cluster.run(50);
+    cluster.create_topic("topic");
+    cluster.run(1500);
+    let name = TopicPartition::new("topic", 0).unwrap();
+    let leader = cluster.leader(&name);
+    let log = cluster.shards[&leader].store().log(&name).unwrap();
+    // As a log that Kafka wrote may have it.
+    let epoch = log.with_facts(|facts| facts.epochs.latest()).unwrap().epoch;
+    let (producer, producer_epoch) = (ProducerId::new(7).unwrap(), ProducerEpoch::new(0).unwrap());
+    let mut records = BatchBuilder::new(Compression::None)
+        .leader_epoch(epoch)
+        .producer(producer, producer_epoch, Sequence::new(0).unwrap())
+        .transactional();
+    records.push(Some(cluster.now.wall), None, Some(b"a"), &[]).unwrap();
+    let end = TransactionEnd::Commit;
+    let mut marker = transaction_marker(end, producer, producer_epoch, 0, cluster.now.wall).unwrap().to_vec();
+    marker[..8].copy_from_slice(&1_i64.to_be_bytes());
+    marker[12..16].copy_from_slice(&epoch.value().to_be_bytes());
+    let batches = ReplicatedBatches::check([&records.finish().unwrap()[..], &marker].concat().into(), epoch);
+    log.append_replicated(&batches.unwrap(), cluster.now).unwrap();
+    assert_eq!(log.first_unstable(Offset::ZERO), Some(Offset::ZERO));
+
+    assert_eq!(cluster.produce(&name, "b"), (ErrorCode::None, 2), "{:#?}", cluster.log);
+    cluster.run(1500);
+    for shard in cluster.shards.values() {
+        let log = shard.store().log(&name).unwrap();
+        assert_eq!((log.first_unstable(Offset::ZERO), log.written().value()), (None, 3));
+    }
 }
 
 #[derive(Clone, Copy)]

@@ -95,6 +95,7 @@ doors! {
     LogMaxTimestamp = "Log::max_timestamp",
     LogEpochAt = "Log::epoch_at",
     LogFirstUnstable = "Log::first_unstable",
+    LogSettleBelow = "Log::settle_below",
     LogSizeBytes = "Log::size_bytes",
     LogSegmentCount = "Log::segment_count",
     ReadOnlyStoreOpen = "ReadOnlyStore::open",

@@ -118,6 +118,8 @@ pub struct Model {
     pub durable: i64,
     /// From here on all batches of a producer are remembered, below only the last.
     pub remembered_from: i64,
+    /// Up to here it is forgotten which transactions were decided.
+    pub settled: i64,
     /// The leader's epoch.
     pub epoch: i32,
     /// Up to where a follower may have noted an epoch of which nothing was appended then.
@@ -199,7 +201,7 @@ impl Model {
         self.start_sure = self.start_sure.min(end);
         self.written = self.written.min(end);
         self.durable = self.durable.min(end);
-        self.remembered_from = end;
+        (self.remembered_from, self.settled) = (end, 0);
         self.under_way = None;
     }
 
@@ -286,6 +288,7 @@ impl Model {
         self.start = found.start;
         self.start_sure = self.start_sure.min(found.start);
         (self.end, self.written, self.remembered_from) = (end, end, end);
+        self.settled = 0;
         self.under_way = None;
         self.before_cut = before;
         Ok(())

@@ -12,6 +12,7 @@ use super::doors::{Door, asked, called, done, told};
 use super::model::{Batch, Expected, Model, UnderWay};
 use super::open::{check_newest, check_read, check_time, read};
 use super::step::{Content, Step};
+use super::transactions::settle_below;
 use super::trial::{Open, Trial, Verdict};
 
 impl Trial {
@@ -65,6 +66,7 @@ impl Trial {
             Step::Retention { ceiling, after_ms } => {
                 self.now_ms += after_ms;
                 let now = self.now();
+                settle_below(&log, &mut self.model, *ceiling)?;
                 self.run(Job::Retention { log: id, ceiling: offset(*ceiling), now })
             }
             Step::Truncate(to) => {

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use highwater_engine::batch::{ReplicatedBatches, TransactionEnd};
 use highwater_engine::log::Log;
+use highwater_engine::units::Offset;
 
 use super::batches::{leader_epoch, marker, offset};
-use super::doors::{Door, asked, told};
+use super::doors::{Door, asked, called, told};
 use super::model::{Model, Sent};
 use super::trial::{Open, Trial, Verdict};
 
@@ -43,19 +44,32 @@ impl Model {
         let is_of_one =
             |batch: &super::Batch| batch.ends.is_some() || batch.sent.is_some_and(Sent::is_transactional);
         let below = self.batches.iter().take_while(|batch| batch.base < self.start_high.max(self.start));
-        ceiling >= self.remembered_from && !below.into_iter().any(is_of_one)
+        ceiling >= self.remembered_from.max(self.settled) && !below.into_iter().any(is_of_one)
     }
 }
 
 /// Which transaction is open, against a walk over all batches.
 pub(super) fn check_unstable(log: &Log, model: &Model, ceiling: i64) -> Result<(), String> {
     let found = told(Door::LogFirstUnstable, log.first_unstable(offset(ceiling)));
-    let found = found.map(highwater_engine::units::Offset::value);
+    let found = found.map(Offset::value);
     let expected = model.first_unstable(ceiling);
     if found == expected || !model.knows_transactions(ceiling) {
         return Ok(());
     }
     Err(format!("the first offset that is not decided below {ceiling} is {expected:?}, not {found:?}"))
+}
+
+/// The high watermark has come there. What was decided below is forgotten, and nothing else.
+pub(super) fn settle_below(log: &Log, model: &mut Model, high_watermark: i64) -> Verdict {
+    log.settle_below(offset(high_watermark));
+    called(Door::LogSettleBelow);
+    model.settled = model.settled.max(high_watermark.min(model.end));
+    let left = log.first_unstable(Offset::ZERO).map(Offset::value);
+    let expected = model.first_unstable(model.settled);
+    if left == expected || !model.knows_transactions(model.settled) {
+        return Ok(());
+    }
+    Err(format!("what is not decided below {} begins at {expected:?}, and {left:?} is left", model.settled))
 }
 
 impl Trial {
