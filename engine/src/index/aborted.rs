@@ -85,6 +85,14 @@ pub fn aborted_in(aborted: &[AbortedTransaction], from: Offset, end: Offset) -> 
     AbortedQuery { transactions, complete: false }
 }
 
+/// How many bytes the entries have in front of the first whose marker lies at or above `end`.
+pub(crate) fn aborted_bytes_below(bytes: &[u8], end: Offset) -> usize {
+    let (entries, _) = bytes.as_chunks::<ENTRY_BYTES>();
+    let marker = |entry| decode_entry(entry).map(|aborted| aborted.marker);
+    let cut = entries.iter().position(|entry| marker(entry).is_some_and(|marker| marker >= end));
+    cut.map_or(bytes.len(), |number| number * ENTRY_BYTES)
+}
+
 fn decode_entry(entry: &[u8; ENTRY_BYTES]) -> Option<AbortedTransaction> {
     let (version, rest) = entry.split_first_chunk()?;
     if i16::from_be_bytes(*version) != VERSION {

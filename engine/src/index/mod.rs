@@ -24,6 +24,7 @@ mod entry;
 mod index_test;
 mod sealed;
 
+pub(crate) use aborted::aborted_bytes_below;
 pub use aborted::{
     AbortedDamage, AbortedQuery, AbortedTransaction, aborted_in, append_aborted, decode_aborted,
 };

@@ -26,7 +26,7 @@ use super::{Closed, ReadError};
 use crate::checkpoint::Certainty;
 use crate::disk::is_passing;
 use crate::rules::Rule;
-use crate::segment::{FileKind, FirstBatch, Segment, WalkError, parse_file_name};
+use crate::segment::{FileKind, FirstBatch, LongAborted, Segment, WalkError, parse_file_name};
 use crate::state::{EpochHistory, Producers};
 use crate::units::{Now, Offset};
 
@@ -100,7 +100,7 @@ impl Inner {
         if self.holds(Rule::ProducersFollowTruncation) {
             self.remove_snapshots(|offset| offset > end)?;
         }
-        self.cut_files(go, &last, size)?;
+        self.cut_files(go, &last, size, end)?;
         {
             let mut writer = self.writer();
             (writer.uncut_epochs, writer.uncut_start) = (None, None);
@@ -310,7 +310,13 @@ impl Inner {
         epochs_changed
     }
 
-    fn cut_files(&self, go: &[Arc<Segment>], last: &Arc<Segment>, size: u64) -> Result<(), FileError> {
+    fn cut_files(
+        &self,
+        go: &[Arc<Segment>],
+        last: &Arc<Segment>,
+        size: u64,
+        end: Offset,
+    ) -> Result<(), FileError> {
         self.remove_segments(go)?;
         let cut = || {
             let file = last.file()?;
@@ -319,6 +325,9 @@ impl Inner {
             file.sync()
         };
         cut().map_err(|error| self.failed("cut a segment", last.path(FileKind::Log), error))?;
+        // Behind the log: a transaction that is in the log and not in its index would count as committed.
+        let aborted = last.aborted_above(end).and_then(|long| long.map_or(Ok(()), LongAborted::cut));
+        aborted.map_err(|error| self.failed("cut an index", last.path(FileKind::AbortedIndex), error))?;
         // Nor a later segment, nor a snapshot of producers whose batches are gone.
         self.sync_directory()
     }

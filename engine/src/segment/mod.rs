@@ -2,6 +2,7 @@
 //!
 //! A segment refuses to know its neighbours, and what of it is durable.
 
+mod aborted;
 mod bound;
 mod damage;
 mod doubt;
@@ -23,6 +24,7 @@ use std::sync::atomic::Ordering;
 pub use damage::DamagedRange;
 pub use name::{FileKind, file_path, parse_file_name};
 
+pub(crate) use aborted::LongAborted;
 pub(crate) use files::{Exchanged, OpenFiles};
 pub(crate) use frame::{Frame, frame_at, is_whole};
 pub(crate) use home::{FirstBatch, Home, IndexSettings};

@@ -18,7 +18,7 @@ use crate::disk::{File, Open};
 use crate::log::{
     Active, CutError, FileError, Log, LogConfig, ReadError, Unsealed, new_active, rebuild_producers,
 };
-use crate::recovery::{Plan, RecoveryPoint, Step};
+use crate::recovery::{FileFact, Plan, RecoveryPoint, Step};
 use crate::rules::Rule;
 use crate::segment::{FileKind, Home, IndexSettings, Segment, file_path, parse_file_name};
 use crate::state::Producers;
@@ -39,6 +39,12 @@ impl Store {
         let (mut gathered, mut plan) = loading.plan()?;
         loading.apply(&plan)?;
         let mut loaded = loading.read(loading.assemble(&plan, &mut gathered))?;
+        let is_there = |file: &FileFact| file.name.ends_with(FileKind::AbortedIndex.suffix());
+        if gathered.facts.files.iter().any(is_there)
+            && let Some(long) = loading.read(loaded.active.segment.aborted_above(plan.end))?
+        {
+            loading.change(long.cut())?;
+        }
         loaded.topic_id = metadata.known();
         let log = self.make_log(loaded);
         let rebuilt = rebuild_producers(&log.0, plan.end, now.monotonic);

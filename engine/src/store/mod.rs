@@ -3,6 +3,8 @@
 //! A store starts no thread and reads no clock. Its owner calls [`Store::turn`] (or threads call [`Store::wait`], which do it themselves),
 //! runs the jobs of [`Store::due_jobs`], and closes it.
 
+#[cfg(test)]
+mod aborted_test;
 mod checkpoints;
 mod close;
 mod config;

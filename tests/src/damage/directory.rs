@@ -94,7 +94,7 @@ fn end_transaction(log: &Log, leader: i32, end: TransactionEnd) -> AbortedTransa
     AbortedTransaction { producer: id, first, marker: place, last_stable: log.accepted() }
 }
 
-/// The index of aborted transactions of each segment that grows no more, as a Kafka leaves it: the engine passes it over.
+/// The index of aborted transactions of each segment that grows no more, as a Kafka leaves it.
 fn write_aborted(disk: &SimulatedDisk, log: &Log, aborted: &[AbortedTransaction]) {
     let entries = disk.list(log.directory()).expect("it is there");
     let mut bases: Vec<Offset> = entries
