@@ -34,6 +34,15 @@ pub(crate) struct Seen {
     pub(crate) offsets_lost: u64,
 }
 
+/// How far a writer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// It has not opened its store, or has closed it.
+    Start,
+    Opening,
+    Work,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Judge {
@@ -45,8 +54,7 @@ pub(crate) struct Judge {
     is_confirmed: bool,
     /// Whether there may be a mark of a clean stop although the stop was not told, or none although it was.
     is_mark_uncertain: bool,
-    is_opening: bool,
-    is_open: bool,
+    writer: At,
     pub(crate) seen: Seen,
 }
 
@@ -59,8 +67,7 @@ impl Judge {
             is_made: [false; LOGS],
             is_confirmed: false,
             is_mark_uncertain: false,
-            is_opening: false,
-            is_open: false,
+            writer: At::Start,
             seen: Seen::default(),
         }
     }
@@ -68,7 +75,7 @@ impl Judge {
     /// A writer said this.
     pub(crate) fn hear(&mut self, told: Told) -> Verdict {
         match told {
-            Told::Opening => self.is_opening = true,
+            Told::Opening => self.writer = At::Opening,
             Told::Opened { is_clean, is_same_machine, logs } => {
                 self.opened(is_clean, is_same_machine, &logs)?;
             }
@@ -88,7 +95,7 @@ impl Judge {
             Told::Closing => self.is_mark_uncertain = true,
             Told::Closed => {
                 self.stories.iter_mut().for_each(Story::closed);
-                (self.ending, self.is_mark_uncertain, self.is_open) = (Ending::Clean, false, false);
+                (self.ending, self.is_mark_uncertain, self.writer) = (Ending::Clean, false, At::Start);
                 self.seen.clean_stops += 1;
             }
             Told::Failed(what) => return Err(format!("a call failed: {what}")),
@@ -101,18 +108,18 @@ impl Judge {
     pub(crate) fn ended(&mut self, ending: Ending) {
         self.seen.lives += 1;
         self.stories.iter_mut().for_each(Story::settle);
-        if self.is_open {
+        if self.writer == At::Work {
             self.ending = ending;
         } else {
             let must_recover = self.ending != Ending::Clean || self.is_mark_uncertain;
-            self.seen.crashed_openings += u64::from(self.is_opening && must_recover);
+            self.seen.crashed_openings += u64::from(self.writer == At::Opening && must_recover);
             // It never got as far as changing a log, or it had closed it.
             self.is_mark_uncertain |= self.ending == Ending::Clean && ending != Ending::Clean;
             if self.ending == Ending::Kill && ending == Ending::Power {
                 self.ending = Ending::Power;
             }
         }
-        (self.is_opening, self.is_open) = (false, false);
+        self.writer = At::Start;
     }
 
     fn opened(&mut self, is_clean: bool, is_same: bool, logs: &[LogFound]) -> Verdict {
@@ -137,8 +144,7 @@ impl Judge {
                 format!("log {log} after {:?}: {wrong}\n{plan}", self.ending)
             })?;
         }
-        (self.ending, self.is_mark_uncertain) = (Ending::Kill, false);
-        (self.is_opening, self.is_open) = (false, true);
+        (self.ending, self.is_mark_uncertain, self.writer) = (Ending::Kill, false, At::Work);
         Ok(())
     }
 

@@ -164,23 +164,22 @@ impl Trial {
 
     /// Hears the writer out, to its own end or to the one that it is given. Whether it was killed.
     fn listen(&mut self, writer: &mut Writer, moment: Option<Moment>) -> Result<bool, String> {
-        let (mut heard, mut is_killed, mut is_opening) = (0, false, false);
+        let (mut heard, mut is_killed, mut dies_at) = (0, false, None);
         let mut silent_since = now();
         loop {
+            let left = dies_at.map(|at: Instant| at.saturating_duration_since(now()));
             let is_its_moment = match moment {
                 Some(Moment::Lines(lines)) => heard >= lines,
-                Some(Moment::Opening(lasted)) if is_opening && !is_killed => {
-                    thread::sleep(lasted);
-                    true
-                }
-                Some(Moment::Opening(_)) | None => false,
+                Some(Moment::Opening(_)) => left.is_some_and(|left| left.is_zero()),
+                None => false,
             };
             let must_die = is_its_moment || self.place.is_down();
             if must_die && !is_killed {
                 is_killed = true;
                 writer.kill().map_err(|error| format!("the writer is not to be killed: {error}"))?;
             }
-            match writer.lines.recv_timeout(LOOK_EVERY) {
+            let patience = left.filter(|_| !is_killed).unwrap_or(LOOK_EVERY).min(LOOK_EVERY);
+            match writer.lines.recv_timeout(patience) {
                 Ok(line) => {
                     heard += 1;
                     silent_since = now();
@@ -192,7 +191,9 @@ impl Trial {
                         }
                         return Err(format!("not understood: {line}"));
                     };
-                    is_opening = matches!(told, Told::Opening);
+                    if let (Told::Opening, Some(Moment::Opening(lasts))) = (&told, moment) {
+                        dies_at = Some(now() + lasts);
+                    }
                     let is_excused = matches!(told, Told::Failed(_)) && self.place.is_down();
                     if !is_excused {
                         self.judge.hear(told)?;
