@@ -102,6 +102,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if asked(Part::Open) {
         open::one_large(&ground, &mut rows)?;
+        open::verify_large(&ground, &mut rows)?;
         open::many_small(&ground, &mut rows)?;
     }
     if asked(Part::Fan) {

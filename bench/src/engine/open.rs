@@ -1,4 +1,4 @@
-//! Opening again: after a clean stop and after a kill, one large log and many small ones.
+//! Opening again: after a clean stop and after a kill, one large log and many small ones. And verifying a large one.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt as _;
@@ -6,8 +6,10 @@ use std::path::Path;
 use std::process::Command;
 
 use bytes::Bytes;
+use highwater_engine::disk::{IoMode, SyncThread, open_disk};
 use highwater_engine::log::Step;
-use highwater_engine::store::{Store, StoreConfig};
+use highwater_engine::store::{ReadOnlyStore, Store, StoreConfig};
+use highwater_engine::units::TopicPartition;
 
 use super::ground::{self, Ground, MIB, timed};
 use super::read;
@@ -21,18 +23,6 @@ const MANY: i32 = 10_000;
 
 /// One log of 1 GiB.
 pub(super) fn one_large(ground: &Ground, rows: &mut Rows) -> Result<()> {
-    let crc = |path: &Path| -> Result<f64> {
-        let map = read::map(&path.join("bench-0/00000000000000000000.log"))?;
-        let ((), took) = timed(|| {
-            let mut at = 0;
-            while at < map.len() {
-                at += read::verified(&map, at)?;
-            }
-            Ok(())
-        })?;
-        Ok(1e3 * took.as_secs_f64())
-    };
-
     let room = ground.room()?;
     close(filled(ground, room.path())?)?;
     let asked = Asked {
@@ -46,7 +36,7 @@ pub(super) fn one_large(ground: &Ground, rows: &mut Rows) -> Result<()> {
         close(store)?;
         Ok(1e3 * took.as_secs_f64())
     };
-    rows.measure(ground.rounds, asked, ours, || crc(room.path()))?;
+    rows.measure(ground.rounds, asked, ours, || mapped_crc(room.path()))?;
     drop(room);
 
     let asked = Asked {
@@ -69,11 +59,52 @@ pub(super) fn one_large(ground: &Ground, rows: &mut Rows) -> Result<()> {
         config.opening_threads = 1;
         let (store, took) = timed(|| ground.store_with(room.path(), config))?;
         ours.push(1e3 * took.as_secs_f64());
-        limit.push(crc(room.path())?);
+        limit.push(mapped_crc(room.path())?);
         drop(store);
     }
     rows.add(asked, ours, limit);
     Ok(())
+}
+
+/// All of one log of 1 GiB compared with itself, as `highwater verify` does.
+pub(super) fn verify_large(ground: &Ground, rows: &mut Rows) -> Result<()> {
+    let room = ground.room()?;
+    close(filled(ground, room.path())?)?;
+    let asked = Asked {
+        name: "verify 1 GiB after a clean stop, with one helper",
+        unit: "ms",
+        limit_is: "CRC over a map of it, by one thread",
+        goal: Goal::RatioAtMost(1.43),
+    };
+    let disk = open_disk(IoMode::Auto, SyncThread::Never).map_err(BenchError::engine)?.disk;
+    let mut config = StoreConfig::default();
+    config.opening_threads = 1;
+    let looker = ReadOnlyStore::open(&disk, room.path(), config).map_err(BenchError::engine)?;
+    let name = TopicPartition::new("bench", 0).map_err(BenchError::engine)?;
+    let ours = || {
+        let verify = || looker.verify_log(&name, &|_| {}).map_err(BenchError::engine);
+        let (verified, took) = timed(verify)?;
+        match verified.findings.first() {
+            None => Ok(1e3 * took.as_secs_f64()),
+            Some(finding) => {
+                Err(BenchError::Program { program: "verify".to_owned(), said: finding.to_string() })
+            }
+        }
+    };
+    rows.measure(ground.rounds, asked, ours, || mapped_crc(room.path()))
+}
+
+/// How many milliseconds the CRCs of all batches of the log take, in a map.
+fn mapped_crc(room: &Path) -> Result<f64> {
+    let map = read::map(&room.join("bench-0/00000000000000000000.log"))?;
+    let ((), took) = timed(|| {
+        let mut at = 0;
+        while at < map.len() {
+            at += read::verified(&map, at)?;
+        }
+        Ok(())
+    })?;
+    Ok(1e3 * took.as_secs_f64())
 }
 
 /// A store with one large log, nothing of it synced.

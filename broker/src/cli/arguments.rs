@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::settings::HostPort;
+use crate::tools::repair::Range;
 
 /// A replicated log that Kafka's clients can talk to.
 #[derive(Debug, Parser)]
@@ -108,11 +109,34 @@ pub enum Command {
     },
     /// Show the records of a partition or of one .log file, also beside a running broker
     Cat(CatArguments),
-    /// Show what recovery would do to the logs of a data directory that no broker has open
+    /// Compare everything in a data directory, a partition's directory or one file with everything else, also beside a running broker;
+    /// exit code 0: nothing found, 1: something, 2: not everything could be read
+    Verify {
+        /// The directory, or the file
+        path: PathBuf,
+        /// The topics are compacted: offsets may be missing between their segments
+        #[arg(long)]
+        compacted: bool,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what recovery finds and does in a data directory that no broker has open, and do it, as a broker does when it starts
     Recover {
-        /// Only show it; a broker does it when it starts
-        #[arg(long, required = true)]
+        /// Only show it
+        #[arg(long)]
         dry_run: bool,
+        /// Do it also where a controller would have to be told that records may be missing: there is none
+        #[arg(long, conflicts_with = "dry_run")]
+        alone: bool,
+        /// A broker's data directory
+        directory: PathBuf,
+    },
+    /// Show the damaged ranges of a data directory, and give up those that no replica has any more; exit code 1 if some are left
+    Repair {
+        /// Give up this damaged range, as it is shown; no broker may have the directory open
+        #[arg(long, value_name = "TOPIC-P:FROM..UNTIL")]
+        give_up: Vec<Range>,
         /// A broker's data directory
         directory: PathBuf,
     },

@@ -1,12 +1,8 @@
 //! Each command: its arguments turned into a call, the result into text. What goes wrong is one sentence.
 
-use std::io::{self, Write};
-use std::path::Path;
-use std::sync::Arc;
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
 
-use highwater_engine::checkpoint::NotedDamage;
-use highwater_engine::disk::{LockError, PosixDisk, SyncThread};
-use highwater_engine::store::{Machine, Stop, Store, StoreConfig, StoreOpenError};
 use highwater_engine::units::{InvalidName, NodeId, Offset, Timestamp, TopicPartition};
 use highwater_replication::controller::Election;
 
@@ -19,6 +15,9 @@ use crate::settings::{self, SettingError, Settings};
 use crate::supervisor::{self, BrokerOrder, LaunchError, Order, OrderError, RunError};
 use crate::tools::cat::{Cat, CatError, cat};
 use crate::tools::dump::{DumpError, Format, dump};
+use crate::tools::recover::{Recover, RecoverError, recover};
+use crate::tools::repair::{RepairError, Repaired, repair};
+use crate::tools::verify::{Verdict, Verify, VerifyError, verify};
 
 /// Why a command could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +39,11 @@ pub(super) enum Failure {
     #[error(transparent)]
     Cat(CatError),
     #[error(transparent)]
-    Recover(StoreOpenError),
-    #[error("{0}; stop it first, its logs are not at rest")]
-    RecoverInUse(LockError),
+    Verify(VerifyError),
+    #[error(transparent)]
+    Recover(RecoverError),
+    #[error(transparent)]
+    Repair(RepairError),
     #[error("the output cannot be written: {0}")]
     Output(#[from] io::Error),
     #[error(transparent)]
@@ -59,13 +60,15 @@ pub(super) enum Failure {
     Signals(io::Error),
 }
 
-impl From<StoreOpenError> for Failure {
-    fn from(error: StoreOpenError) -> Self {
-        if let StoreOpenError::Lock(lock @ LockError::Held { .. }) = error {
-            Self::RecoverInUse(lock)
-        } else {
-            Self::Recover(error)
-        }
+impl From<RecoverError> for Failure {
+    fn from(error: RecoverError) -> Self {
+        if let RecoverError::Write(error) = error { Self::Output(error) } else { Self::Recover(error) }
+    }
+}
+
+impl From<RepairError> for Failure {
+    fn from(error: RepairError) -> Self {
+        if let RepairError::Write(error) = error { Self::Output(error) } else { Self::Repair(error) }
     }
 }
 
@@ -84,21 +87,28 @@ impl From<CatError> for Failure {
     }
 }
 
+impl From<VerifyError> for Failure {
+    fn from(error: VerifyError) -> Self {
+        if let VerifyError::Write(error) = error { Self::Output(error) } else { Self::Verify(error) }
+    }
+}
+
 impl Failure {
-    /// 2 if the arguments make no sense, 1 for everything else.
+    /// 2 if the arguments make no sense, or what was to be verified could not be read; 1 for everything else.
     pub(super) fn exit_code(&self) -> u8 {
         match self {
             Self::Setting(_)
             | Self::Name(_)
             | Self::NoSuchBroker(_)
             | Self::Assignment(_)
+            | Self::Verify(_)
             | Self::Launch(_) => 2,
             Self::Ask(_)
             | Self::Order(_)
             | Self::Dump(_)
             | Self::Cat(_)
             | Self::Recover(_)
-            | Self::RecoverInUse(_)
+            | Self::Repair(_)
             | Self::Output(_)
             | Self::Cluster(_)
             | Self::Serve(_)
@@ -109,50 +119,20 @@ impl Failure {
     }
 }
 
-pub(super) fn run(arguments: Arguments) -> Result<(), Failure> {
+pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
-        None => run::cluster(arguments.cluster),
-        Some(Command::Serve(arguments)) => run::broker(arguments),
+        None => run::cluster(arguments.cluster)?,
+        Some(Command::Serve(arguments)) => run::broker(arguments)?,
         Some(Command::Controller { listen, data, brokers, set }) => {
-            run::controller(listen, data, brokers, &set)
+            run::controller(listen, data, brokers, &set)?;
         }
-        Some(command) => ask(command),
+        Some(command) => return ask(command),
     }
-}
-
-/// The plan of each log's recovery, as the next start of a broker would carry it out.
-fn show_recovery(directory: &Path, out: &mut impl Write) -> Result<(), Failure> {
-    let disk = Arc::new(PosixDisk::new(SyncThread::Never));
-    let plan = Store::plan_opening(disk, directory, StoreConfig::default(), Clock::start().now())?;
-    let stop = match plan.stop {
-        Stop::Clean => "stopped cleanly",
-        Stop::Unclean => "not stopped cleanly",
-        Stop::FirstUse => "never used",
-    };
-    let machine = match plan.machine {
-        Machine::Same => "the machine has run on since",
-        Machine::OtherOrUnknown => "the machine may have crashed since",
-    };
-    writeln!(out, "{}: {stop}; {machine}", directory.display())?;
-    for (name, plan) in plan.logs {
-        match plan {
-            Ok(plan) => write!(out, "{name}: {plan}")?,
-            Err(why) => writeln!(out, "{name}: left alone: {why}")?,
-        }
-    }
-    match plan.noted {
-        Some(noted) => {
-            for NotedDamage { log, offsets: (from, until), .. } in noted {
-                writeln!(out, "{log}: {from} to {until} was damaged, and would be looked at again")?;
-            }
-        }
-        None => writeln!(out, "the note of damaged ranges cannot be believed: every segment would be read")?,
-    }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The commands that ask or order something and are done.
-fn ask(command: Command) -> Result<(), Failure> {
+fn ask(command: Command) -> Result<ExitCode, Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     match command {
         Command::Serve(_) | Command::Controller { .. } => {}
@@ -178,14 +158,34 @@ fn ask(command: Command) -> Result<(), Failure> {
             dump(&path, format, &mut out)?;
         }
         Command::Cat(arguments) => cat(&what_of(arguments), &mut out, &mut io::stderr())?,
-        // Clap asks for the flag: a broker recovers when it starts, and nobody else does.
-        Command::Recover { dry_run: _, directory } => show_recovery(&directory, &mut out)?,
+        Command::Verify { path, compacted, json } => {
+            let mut errors = io::stderr();
+            let aside: Option<&mut dyn Write> = if errors.is_terminal() { Some(&mut errors) } else { None };
+            let what = Verify { path, compacted, json };
+            if verify(&what, Clock::start(), &mut out, aside)? == Verdict::Found {
+                return Ok(ExitCode::from(1));
+            }
+        }
+        Command::Recover { dry_run, alone, directory } => {
+            let what = match (dry_run, alone) {
+                (true, _) => Recover::Show,
+                (false, false) => Recover::Apply,
+                (false, true) => Recover::ApplyAlone,
+            };
+            recover(&directory, what, Clock::start().now(), &mut out)?;
+        }
+        Command::Repair { give_up, directory } => {
+            if repair(&directory, &give_up, Clock::start().now(), &mut out)? == Repaired::Damaged {
+                out.flush()?;
+                return Ok(ExitCode::from(1));
+            }
+        }
         Command::Config { set } => {
             write!(out, "{}", settings::table_for_people(&Settings::from_pairs(set)?))?;
         }
     }
     out.flush()?;
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 fn what_of(arguments: CatArguments) -> Cat {

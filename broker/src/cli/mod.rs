@@ -15,10 +15,11 @@ pub use arguments::{
 
 /// What `main` does: reads the arguments, does what they say, prints one line about what went wrong.
 ///
-/// Exit code 0: done. 1: it could not be done, and the line says why and what to do. 2: the arguments make no sense.
+/// Exit code 0: done. 1: it could not be done, and the line says why and what to do. 2: the arguments make no sense. `verify` has its own:
+/// 1 if something was found, 2 if it could not be done.
 pub fn main() -> ExitCode {
     match commands::run(Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         // Whoever read the output has seen enough.
         Err(commands::Failure::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS

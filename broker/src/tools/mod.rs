@@ -1,8 +1,11 @@
-//! Tools for operators that look at files and ask no cluster. They change nothing.
+//! Tools for operators that look at files and ask no cluster. `recover` and `repair` change something, and say before what.
 
 pub mod cat;
 pub mod dump;
+pub mod recover;
+pub mod repair;
 mod segment_file;
+pub mod verify;
 
 /// Bytes in hex.
 fn hex(bytes: &[u8]) -> String {

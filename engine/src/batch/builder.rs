@@ -223,8 +223,14 @@ impl BatchBuilder {
         Ok(())
     }
 
-    /// The records so far as one batch; the builder is then empty and has the same settings. Without a record it is an empty batch of one
-    /// offset, as compaction leaves them.
+    /// The batch reaches to this distance from the base offset, or to its last record, if that lies behind: what compaction removes at the end
+    /// of a batch leaves its last offset as it was.
+    pub fn reach(&mut self, delta: i32) {
+        self.last_offset_delta = self.last_offset_delta.max(delta);
+    }
+
+    /// The records so far as one batch; the builder is then empty and has the same settings. Without a record it is an empty batch, of one
+    /// offset unless it was to reach farther, as compaction leaves them.
     pub fn finish(&mut self) -> Result<Bytes, BuildError> {
         let compression = self.attributes.compression();
         let mut batch = if self.buffer.is_empty() {

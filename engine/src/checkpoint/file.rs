@@ -37,6 +37,14 @@ impl<T> Reading<T> {
         }
     }
 
+    /// Why it cannot be believed, if so.
+    pub fn damage(self) -> Option<Damage> {
+        match self {
+            Self::Damaged { why } => Some(why),
+            Self::Known { .. } | Self::Missing => None,
+        }
+    }
+
     pub(super) fn from_result(result: Result<T, Damage>, guarded: bool) -> Self {
         match result {
             Ok(value) => Self::Known { value, guarded },

@@ -58,6 +58,7 @@ pub(crate) use fetch::{Known, Source, read_segments};
 pub(crate) use inner::{Inner, View, Waiter};
 pub(crate) use marks::Marks;
 pub(crate) use news::sort;
+pub(crate) use noting::transaction_marker;
 pub(crate) use producers::rebuild_producers;
 pub(crate) use progress::{Driving, Wish};
 pub(crate) use queue::WriteQueue;

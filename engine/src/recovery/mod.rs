@@ -48,4 +48,4 @@ pub(crate) use facts::{EpochFacts, EpochWitness, Facts, FileFact, Machine, Recov
 pub(crate) use orders::{ScanDepth, ScanOrder, plan_scan};
 pub use plan::{Plan, Step, SuspectReason};
 pub use scan::BadKind;
-pub(crate) use scan::{Placed, SegmentScan, SegmentScanner};
+pub(crate) use scan::{EpochRun, Placed, SegmentScan, SegmentScanner};

@@ -47,6 +47,11 @@ fn unpack(archive: &[u8], into: &Path) {
     }
 }
 
+/// One of the directories, as it was archived.
+pub(super) fn unpack_directory(which: &str, into: &Path) {
+    unpack(&testdata(&format!("{which}.tar.gz")), into);
+}
+
 /// The offsets of a checkpoint of Kafka's, read here by other means than the engine's.
 fn offsets_in(file: &Path) -> BTreeMap<String, i64> {
     let text = std::fs::read_to_string(file).unwrap();
@@ -264,7 +269,7 @@ fn check_partition(store: &Store, log: &Log, said: &Value) {
 
 fn check(which: &str, stop: Stop) {
     let kept = tempfile::tempdir().unwrap();
-    unpack(&testdata(&format!("{which}.tar.gz")), kept.path());
+    unpack_directory(which, kept.path());
     let found: Value = serde_json::from_slice(&testdata(&format!("{which}.json.gz"))).unwrap();
     let starts = offsets_in(&kept.path().join("log-start-offset-checkpoint"));
     let high_watermarks = offsets_in(&kept.path().join("replication-offset-checkpoint"));

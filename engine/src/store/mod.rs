@@ -97,7 +97,10 @@ pub use job::{Job, JobDone, JobError, JobKind};
 pub use logs::{CreateLogError, SetConfigError};
 pub use open::{Opened, StoreOpenError};
 pub use opening::{OpeningProgress, OpeningWatch};
-pub use read_only::{ReadOnlyError, ReadOnlyLog, ReadOnlyReadError, ReadOnlyStore, Refreshed};
+pub use read_only::{
+    Fault, FileVerified, Finding, LogVerified, ReadOnlyError, ReadOnlyLog, ReadOnlyReadError, ReadOnlyStore,
+    Refreshed,
+};
 pub use refusal::{LogRefusal, ReopenLogError};
 pub use repair::RepairRefusal;
 pub use report::{LogReport, Machine, OpenReport, OpeningPlan, Stop, TurnReport};

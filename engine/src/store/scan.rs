@@ -29,6 +29,9 @@ pub(super) struct Place {
     pub(super) expected: Offset,
 }
 
+/// Is shown a batch: its position, its header, its bytes. A legacy message has the header of a batch of one record.
+pub(super) type Seen<'a> = dyn FnMut(u64, &BatchHeader, &[u8]) + 'a;
+
 /// Checks every batch from `place` on, and what is known apart from them. Who is idle reads ahead.
 pub(super) fn scan_segment(
     file: &File,
@@ -38,7 +41,21 @@ pub(super) fn scan_segment(
     batch_bytes_max: usize,
     idle: &IdleHelpers,
 ) -> io::Result<ScannedSegment> {
+    scan_segment_seen(file, place, context, index, batch_bytes_max, idle, &mut |_, _, _| {})
+}
+
+/// As [`scan_segment`], and shows each batch that is in its place, by what is known when it is met, with its position.
+pub(super) fn scan_segment_seen(
+    file: &File,
+    place: Place,
+    context: SegmentContext,
+    index: ActiveIndex,
+    batch_bytes_max: usize,
+    idle: &IdleHelpers,
+    seen: &mut Seen<'_>,
+) -> io::Result<ScannedSegment> {
     let mut reading = Reading {
+        seen,
         log_bytes: place.log_bytes,
         batch_bytes_max,
         scanner: SegmentScanner::new(place.base, place.log_bytes, place.from, place.expected, context),
@@ -86,7 +103,8 @@ pub(super) fn scan_headers(file: &File, place: Place) -> io::Result<SegmentScan>
     Ok(scanner.finish())
 }
 
-struct Reading {
+struct Reading<'a, 'b> {
+    seen: &'a mut Seen<'b>,
     log_bytes: u64,
     batch_bytes_max: usize,
     scanner: SegmentScanner,
@@ -105,7 +123,7 @@ enum Next {
     BehindBad(u64),
 }
 
-impl Reading {
+impl Reading<'_, '_> {
     fn batches(&mut self, window: &[u8], position: u64) -> Next {
         let mut from = 0;
         loop {
@@ -136,7 +154,7 @@ impl Reading {
     fn whole_batches(&mut self, bytes: &[u8], position: u64) -> Option<ScanStop> {
         for item in scan(bytes, position) {
             match item {
-                Ok((at, batch)) => self.found(at, batch.header()),
+                Ok((at, batch)) => self.found(at, batch.header(), batch.bytes()),
                 Err(stop) => return Some(stop),
             }
         }
@@ -160,16 +178,17 @@ impl Reading {
             base_sequence: None,
             record_count: 1,
         };
-        self.found(position, &header);
+        self.found(position, &header, bytes.get(..frame.size).unwrap_or_default());
         true
     }
 
-    fn found(&mut self, position: u64, header: &BatchHeader) {
+    fn found(&mut self, position: u64, header: &BatchHeader, bytes: &[u8]) {
         match self.scanner.batch(position, header) {
             Placed::Here => self.note_last(),
             Placed::HereAndNotTheOneBefore => {}
             Placed::Nowhere => return,
         }
+        (self.seen)(position, header, bytes);
         self.last = Some((position, *header));
         self.first.get_or_insert(FirstBatch { max_timestamp: header.max_timestamp });
     }

@@ -4,11 +4,14 @@
 //! One of the directories has a damaged range from before, which its note remembers. The index of aborted transactions is a Kafka's, and nobody
 //! here believes it: which transactions are open is compared.
 //!
+//! What an opening calls damaged or suspect is also found by verification, which changes nothing.
+//!
 //! What no reader can tell is counted apart, under a name that says why ([`Outcome`]). Not judged are the identities in `partition.metadata`
 //! and `meta.properties`, which Kafka writes without a checksum.
 
 mod directory;
 mod look;
+mod verify;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,6 +24,10 @@ use highwater_engine::disk::{Disk, Open, SimulatedDisk};
 pub use directory::Stop;
 use directory::{DATA, files, make};
 use look::{LogLook, Look, LookError, look};
+use verify::verify;
+
+/// Who has the directory, in which boot.
+const LOCK: &str = ".lock";
 
 /// One change of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +120,8 @@ pub struct Subject {
     stop: Stop,
     disk: SimulatedDisk,
     whole: BTreeMap<String, LogLook>,
+    /// What verification finds when nothing more is damaged.
+    findings: Vec<String>,
     files: Vec<PathBuf>,
 }
 
@@ -121,7 +130,9 @@ impl Subject {
     pub fn new(stop: Stop) -> Self {
         let disk = make(stop);
         let whole = look(&disk.fork(1)).expect("nothing is damaged");
-        Self { stop, files: files(&disk), whole: by_name(whole.logs), disk }
+        let findings = verify(&disk).expect("nothing is damaged");
+        assert_eq!(findings.is_empty(), stop != Stop::KillWithDamage, "{findings:#?}");
+        Self { stop, files: files(&disk), whole: by_name(whole.logs), findings, disk }
     }
 
     /// How many files it has.
@@ -159,6 +170,8 @@ impl Subject {
         let disk = self.disk.fork(2);
         apply(&disk, path, bytes, damage).map_err(|error| error.to_string())?;
         let damaged = disk.contents(path).map_err(|error| error.to_string())?;
+        let findings = verify(&disk);
+        let is_found = findings.as_ref().is_none_or(|findings| *findings != self.findings);
         let found = match look(&disk) {
             Ok(found) => found,
             Err(LookError::Refused) => return Ok(Outcome::DirectoryRefused),
@@ -178,6 +191,12 @@ impl Subject {
             if !same {
                 return Err(format!("{name} at the next opening: {second:?}\nbefore: {first:?}"));
             }
+        }
+        // What the lock says is not compared with anything: another boot is no fault. Nor is an interrupted write.
+        let is_interrupted = matches!(damage, Damage::Cut(_)) && self.is_an_unsynced_end(path, bytes, damage);
+        let is_fault = matches!(worst, Outcome::ReportedDamage | Outcome::Suspect | Outcome::LogRefused);
+        if is_fault && !is_found && !is_interrupted && !path.ends_with(LOCK) {
+            return Err(format!("{}, and verification finds nothing", worst.words()));
         }
         Ok(worst)
     }

@@ -103,6 +103,9 @@ doors! {
     ReadOnlyStoreNames = "ReadOnlyStore::names",
     ReadOnlyStoreLog = "ReadOnlyStore::log",
     ReadOnlyStoreReadOffsetCheckpoint = "ReadOnlyStore::read_offset_checkpoint",
+    ReadOnlyStoreVerifyLog = "ReadOnlyStore::verify_log",
+    ReadOnlyStoreVerifyFiles = "ReadOnlyStore::verify_files",
+    ReadOnlyStoreVerifyFile = "ReadOnlyStore::verify_file",
     ReadOnlyLogName = "ReadOnlyLog::name",
     ReadOnlyLogStart = "ReadOnlyLog::start",
     ReadOnlyLogEnd = "ReadOnlyLog::end",
@@ -111,6 +114,7 @@ doors! {
     ReadOnlyLogDamaged = "ReadOnlyLog::damaged",
     ReadOnlyLogRefresh = "ReadOnlyLog::refresh",
     ReadOnlyLogRead = "ReadOnlyLog::read",
+    ReadOnlyLogExamine = "ReadOnlyLog::examine",
 }
 
 /// How calls were answered.

@@ -1,7 +1,7 @@
 //! Somebody who looks at the directory while it is open, without a lock: what they see is a beginning of the log, and all that is written.
 
 use highwater_engine::checkpoint::HIGH_WATERMARKS;
-use highwater_engine::store::{ReadOnlyLog, ReadOnlyStore, Refreshed};
+use highwater_engine::store::{Fault, ReadOnlyLog, ReadOnlyStore, Refreshed};
 
 use super::batches::offset;
 use super::doors::{Door, asked, told};
@@ -57,12 +57,36 @@ impl Trial {
         let read = asked(Door::ReadOnlyStoreReadOffsetCheckpoint, read);
         self.watermarks
             .check(read.map_err(|error| format!("the checkpoint of high watermarks: {error}"))?)?;
+        self.verify(&store)?;
         let log =
             asked(Door::ReadOnlyStoreLog, store.log(&self.name())).map_err(|error| error.to_string())?;
         if told(Door::ReadOnlyLogName, log.name()) == &self.name() {
             Ok(log)
         } else {
             Err(format!("{} is looked at", log.name()))
+        }
+    }
+}
+
+impl Trial {
+    /// Nothing that the writer does, and nothing that a crash has left and recovery mended, is a fault. The high watermarks are drawn, and
+    /// may be above the end.
+    fn verify(&self, store: &ReadOnlyStore) -> Verdict {
+        let files = asked(Door::ReadOnlyStoreVerifyFiles, store.verify_files());
+        let log = asked(Door::ReadOnlyStoreVerifyLog, store.verify_log(&self.name(), &|_| {}));
+        let mut findings = files.map_err(|error| error.to_string())?;
+        let verified = log.map_err(|error| error.to_string())?;
+        findings.extend(verified.findings);
+        findings.retain(|finding| !matches!(finding.fault, Fault::BelowHighWatermark { .. }));
+        let first = self.log_directory().join(format!("{:020}.log", self.model.origin));
+        let alone = ReadOnlyStore::verify_file(&self.any_disk(), &first, 1 << 20, &|_| {});
+        // Retention may have taken it, and below the start a power loss may have left holes.
+        let alone = asked(Door::ReadOnlyStoreVerifyFile, alone).ok().flatten();
+        let alone = alone.filter(|_| self.model.start == self.model.origin);
+        findings.extend(alone.into_iter().flat_map(|verified| verified.findings));
+        match findings.first() {
+            None => Ok(()),
+            Some(finding) => Err(format!("verification finds {finding}")),
         }
     }
 }
@@ -90,6 +114,10 @@ fn check_sight(looker: &ReadOnlyLog, model: &Model) -> Verdict {
             "{start}..{end} is seen of {}..{}, {} of it written",
             model.start, model.end, model.written
         ));
+    }
+    let examined = asked(Door::ReadOnlyLogExamine, looker.examine()).map_err(|error| error.to_string())?;
+    if let Some(range) = examined.first() {
+        return Err(format!("{range} is found by somebody who looks"));
     }
     let damaged = told(Door::ReadOnlyLogDamaged, looker.damaged());
     if !damaged.is_empty() {

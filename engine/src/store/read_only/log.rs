@@ -115,6 +115,21 @@ impl ReadOnlyLog {
         &self.sight.damaged
     }
 
+    /// Reads every byte that was seen, and gives all that is damaged, by segment and place. Blocks meanwhile.
+    pub fn examine(&self) -> Result<Vec<DamagedRange>, ReadOnlyReadError> {
+        let first = self.sight.segments.first().map_or(self.sight.end, |first| first.base());
+        // In front of the first segment there is nothing to be read.
+        let mut damaged: Vec<_> =
+            self.sight.damaged.iter().filter(|range| range.segment < first).cloned().collect();
+        for segment in &self.sight.segments {
+            self.examine_segment(segment)?;
+            let found = segment.damaged();
+            let found = found.iter().flat_map(|ranges| ranges.iter());
+            damaged.extend(found.filter(|range| range.offsets.end() > self.sight.start).cloned());
+        }
+        if self.is_there(&self.sight, Still::Whole) { Ok(damaged) } else { Err(ReadOnlyReadError::Changed) }
+    }
+
     /// Looks again. After an error what was seen before is still there to be read.
     pub fn refresh(&mut self) -> Result<Refreshed, ReadOnlyError> {
         if *self.has_met_another_file.get_mut() {
@@ -189,7 +204,7 @@ impl ReadOnlyLog {
         let log = LogId(0);
         let asked = ColdRead { log, from, ceiling: self.sight.end, bytes_max, at_least_one: true };
         let segments = self.sight.segments.get(self.sight.floor(from)..).unwrap_or_default();
-        let examine = |segment: &Arc<Segment>| self.examine(segment);
+        let examine = |segment: &Arc<Segment>| self.examine_segment(segment);
         let known = Seen { cleanup: self.store.config.log.cleanup };
         let read =
             read_segments(segments, &asked, self.sight.end, &known, Source::Device { examine: &examine })?;
@@ -202,12 +217,12 @@ impl ReadOnlyLog {
     /// The epoch in a header lies outside of its CRC: one that is wrong in a log that nobody has changed is damage.
     fn examine_and_read(&self, from: Offset, bytes_max: usize) -> Result<Option<Records>, ReadError> {
         if let Some(segment) = self.sight.segments.get(self.sight.floor(from)) {
-            self.examine(segment)?;
+            self.examine_segment(segment)?;
         }
         self.read_seen(from, bytes_max)
     }
 
-    fn examine(&self, segment: &Arc<Segment>) -> Result<(), ReadError> {
+    fn examine_segment(&self, segment: &Arc<Segment>) -> Result<(), ReadError> {
         let later = self.sight.segments.iter().find(|later| later.base() > segment.base());
         let next = later.map_or(self.sight.end, |later| later.base());
         let config = &self.store.config;

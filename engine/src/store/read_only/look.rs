@@ -93,7 +93,7 @@ impl ReadOnlyStore {
     }
 
     /// Whether the machine has crashed since the directory was last written, by what its lock file says. It is read, and not taken.
-    fn machine(&self) -> Machine {
+    pub(super) fn machine(&self) -> Machine {
         let read = || {
             let file = self.disk.open(&self.directory.join(LOCK_FILE), Open::Read)?;
             let mut text = vec![0; usize::try_from(file.size()?.min(64 << 10)).unwrap_or_default()];
@@ -165,12 +165,12 @@ fn history(sight: &Sight, now: &EpochHistory, log: OffsetRange) -> EpochHistory 
     epochs
 }
 
-fn is_gone(error: &io::Error) -> bool {
+pub(super) fn is_gone(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof)
 }
 
 /// The log as it would be after the plan; nothing of it is carried out.
-fn see(home: &Home, mut gathered: Gathered, plan: Plan) -> io::Result<Sight> {
+pub(super) fn see(home: &Home, mut gathered: Gathered, plan: Plan) -> io::Result<Sight> {
     let mut sizes: BTreeMap<Offset, u64> = BTreeMap::new();
     for file in &gathered.facts.files {
         if let Some((base, FileKind::Log)) = parse_file_name(&file.name) {

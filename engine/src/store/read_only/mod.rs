@@ -29,12 +29,14 @@
 mod log;
 mod look;
 mod sight;
+mod verify;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use log::{ReadOnlyLog, ReadOnlyReadError, Refreshed};
+pub use verify::{Fault, FileVerified, Finding, LogVerified};
 
 use super::StoreConfig;
 use super::layout::{DirectoryName, directory_name};
