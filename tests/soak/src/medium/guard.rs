@@ -53,6 +53,8 @@ pub(super) fn is_mounted(root: &Path) -> bool {
 
 /// Takes the mount out of the tree at once, whoever still uses it.
 pub(super) fn detach(root: &Path) -> io::Result<()> {
-    let status = Command::new("fusermount3").args(["-u", "-z"]).arg(root).status()?;
+    let status = Command::new("fusermount3").args(["-u", "-z"]).arg(root).status();
+    let status =
+        status.map_err(|error| io::Error::new(error.kind(), format!("fusermount3, of fuse3: {error}")))?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("fusermount3 -u: {status}"))) }
 }
