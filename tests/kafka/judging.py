@@ -7,6 +7,7 @@ import tempfile
 import time
 
 import dumping
+from carrying import Carrying
 from exchange import BROKER, Exchange
 from sides import Kafka, stop_on_signals
 
@@ -32,13 +33,18 @@ def exchange(options, directory):
         kafka.end("kill")
 
 
-PARTS = {"dump": dump, "exchange": exchange}
+def carry(options, directory):
+    return Carrying(options, directory).run()
+
+
+PARTS = {"dump": dump, "exchange": exchange, "carry": carry}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--embedder", required=True, help="the program over our engine")
-    parser.add_argument("--port", type=int, default=9592, help="Kafka listens on 10,000 more, and on the next")
+    parser.add_argument("--highwater", required=True, help="our broker and its tools")
+    parser.add_argument("--port", type=int, default=9592, help="our broker's; Kafka listens on 10,000 more, and on the next")
     parser.add_argument("--part", choices=PARTS, action="append", help="this part alone")
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()

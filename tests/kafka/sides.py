@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBS = os.environ["KAFKA_LIBS"]
@@ -71,6 +72,45 @@ class Embedder(Servant):
             raise SystemExit(f"a clean stop ended with {self.process.returncode}: {answer}")
 
 
+def client(bootstrap, errors):
+    """Kafka's own client, of whoever listens there."""
+    logging = [f"-Dlog4j2.configurationFile={HERE}/log4j2.properties", "-Dkafka.log.level=ERROR"]
+    classes = f"{os.environ['KAFKA_HAND']}:{LIBS}/*"
+    return Servant(["java", "-Xmx256m", *logging, "-cp", classes, "Hand", bootstrap], errors)
+
+
+class Highwater:
+    """One broker of ours with its own controller, and Kafka's client."""
+
+    def __init__(self, binary, directory, port):
+        self.binary, self.directory, self.address = binary, directory, f"127.0.0.1:{port}"
+        self.data = f"{directory}/1"
+        self.log = open(f"{directory}.log", "ab")
+        self.process = self.hand = None
+
+    def start(self):
+        command = [self.binary, "serve", "--listen", self.address, "--data", self.directory]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        end = time.monotonic() + ORDER_SECONDS
+        while self.tool("status", "--bootstrap", self.address, check=False).returncode != 0:
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise SystemExit(f"highwater does not answer; see {self.log.name}")
+            time.sleep(0.1)
+        self.hand = client(self.address, self.log.name)
+
+    def tool(self, *arguments, check=True):
+        command = [self.binary, *arguments]
+        return subprocess.run(command, check=check, capture_output=True, text=True, timeout=ORDER_SECONDS)
+
+    def end(self):
+        if self.hand:
+            self.hand.kill()
+            self.hand = None
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(ORDER_SECONDS)
+
+
 class Kafka:
     """One broker on loopback, with its data directory, and its client."""
 
@@ -95,9 +135,7 @@ class Kafka:
         if started.returncode != 0:
             raise Refused(started.stderr)
         bootstrap = self.tool("bootstrap", self.directory).stdout.strip()
-        logging = [f"-Dlog4j2.configurationFile={HERE}/log4j2.properties", "-Dkafka.log.level=ERROR"]
-        classes = f"{os.environ['KAFKA_HAND']}:{LIBS}/*"
-        self.hand = Servant(["java", "-Xmx256m", *logging, "-cp", classes, "Hand", bootstrap], f"{self.directory}/hand.err")
+        self.hand = client(bootstrap, f"{self.directory}/hand.err")
 
     def end(self, how):
         """`stop` or `kill`, of the broker and of its client."""

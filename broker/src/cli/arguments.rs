@@ -121,6 +121,10 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Carry a partition of a Kafka over into brokers of Highwater; both are stopped. Without --execute, show what would be done
+    Import(CarryArguments),
+    /// Carry a partition of Highwater over into a Kafka; both are stopped. Without --execute, show what would be done
+    Export(CarryArguments),
     /// Show what recovery finds and does in a data directory that no broker has open, and do it, as a broker does when it starts
     Recover {
         /// Only show it
@@ -177,6 +181,25 @@ pub struct CatArguments {
     /// One JSON object a line
     #[arg(long)]
     pub json: bool,
+}
+
+/// Which partition is carried, and where to.
+#[derive(Args, Debug)]
+pub struct CarryArguments {
+    /// The directory of the partition, as data/orders-0; it stays as it is
+    pub from: PathBuf,
+    /// The data directory of a broker that has a replica of the partition, made before as an empty topic; once for each replica
+    #[arg(long, value_name = "DIR", required = true)]
+    pub into: Vec<PathBuf>,
+    /// Do it
+    #[arg(long)]
+    pub execute: bool,
+    /// Records that are there may go
+    #[arg(long)]
+    pub replace: bool,
+    /// The topic is compacted: offsets may be missing between its segments
+    #[arg(long)]
+    pub compacted: bool,
 }
 
 /// Where a cluster is reached.

@@ -6,13 +6,16 @@ use std::process::ExitCode;
 use highwater_engine::units::{InvalidName, NodeId, Offset, Timestamp, TopicPartition};
 use highwater_replication::controller::Election;
 
-use super::arguments::{Arguments, Bootstrap, BrokerCommand, CatArguments, Command, TopicsCommand};
+use super::arguments::{
+    Arguments, Bootstrap, BrokerCommand, CarryArguments, CatArguments, Command, TopicsCommand,
+};
 use super::run;
 use crate::ask::{self, AskError, NewTopic};
 use crate::clock::Clock;
 use crate::serve::{ControllerHostError, ServeError};
 use crate::settings::{self, SettingError, Settings};
 use crate::supervisor::{self, BrokerOrder, LaunchError, Order, OrderError, RunError};
+use crate::tools::carry::{Carry, CarryError, CarryPlan, Direction};
 use crate::tools::cat::{Cat, CatError, cat};
 use crate::tools::dump::{DumpError, Format, dump};
 use crate::tools::recover::{Recover, RecoverError, recover};
@@ -38,6 +41,8 @@ pub(super) enum Failure {
     Dump(DumpError),
     #[error(transparent)]
     Cat(CatError),
+    #[error(transparent)]
+    Carry(#[from] CarryError),
     #[error(transparent)]
     Verify(VerifyError),
     #[error(transparent)]
@@ -107,6 +112,7 @@ impl Failure {
             | Self::Order(_)
             | Self::Dump(_)
             | Self::Cat(_)
+            | Self::Carry(_)
             | Self::Recover(_)
             | Self::Repair(_)
             | Self::Output(_)
@@ -158,6 +164,8 @@ fn ask(command: Command) -> Result<ExitCode, Failure> {
             dump(&path, format, &mut out)?;
         }
         Command::Cat(arguments) => cat(&what_of(arguments), &mut out, &mut io::stderr())?,
+        Command::Import(arguments) => carry(Direction::Import, arguments, &mut out)?,
+        Command::Export(arguments) => carry(Direction::Export, arguments, &mut out)?,
         Command::Verify { path, compacted, json } => {
             let mut errors = io::stderr();
             let aside: Option<&mut dyn Write> = if errors.is_terminal() { Some(&mut errors) } else { None };
@@ -192,6 +200,21 @@ fn what_of(arguments: CatArguments) -> Cat {
     let CatArguments { path, from, since, count, key, contains, compacted, follow, json } = arguments;
     let (from, since) = (from.and_then(Offset::new), since.map(Timestamp::from_millis));
     Cat { path, from, since, count, key, contains, compacted, follow, json }
+}
+
+/// Shows what would be done, as Kafka's tools do, and does it only if told to.
+fn carry(direction: Direction, arguments: CarryArguments, out: &mut impl Write) -> Result<(), Failure> {
+    let CarryArguments { from, into, execute, replace, compacted } = arguments;
+    let plan = CarryPlan::make(&Carry { direction, from, into, replace, compacted })?;
+    write!(out, "{plan}")?;
+    if execute {
+        out.flush()?;
+        plan.carry_out()?;
+        writeln!(out, "done; the source is as it was")?;
+    } else {
+        writeln!(out, "nothing was changed; --execute does it")?;
+    }
+    Ok(())
 }
 
 fn topics(command: TopicsCommand, out: &mut impl Write) -> Result<(), Failure> {

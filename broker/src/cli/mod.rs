@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use clap::Parser;
 
 pub use arguments::{
-    Arguments, Bootstrap, BrokerCommand, BrokerOfThisMachine, CatArguments, ClusterOfThisMachine, Command,
-    ServeArguments, TopicsCommand,
+    Arguments, Bootstrap, BrokerCommand, BrokerOfThisMachine, CarryArguments, CatArguments,
+    ClusterOfThisMachine, Command, ServeArguments, TopicsCommand,
 };
 
 /// What `main` does: reads the arguments, does what they say, prints one line about what went wrong.

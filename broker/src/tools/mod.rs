@@ -1,5 +1,7 @@
-//! Tools for operators that look at files and ask no cluster. `recover` and `repair` change something, and say before what.
+//! Tools for operators that look at files and ask no cluster. `recover`, `repair`, `import` and `export` change something, and say before
+//! what.
 
+pub mod carry;
 pub mod cat;
 pub mod dump;
 pub mod recover;

@@ -1,0 +1,80 @@
+"""`highwater import` and `highwater export`, as a person gives them: from a Kafka to a broker of ours, and back to it."""
+
+import time
+
+from model import Model
+from sides import Highwater, Kafka
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TOPICS = ("orders", "small")
+
+
+class Carrying:
+    def __init__(self, options, directory):
+        self.kafka = Kafka(f"{directory}/kafka-carry", options.port, ("log.flush.start.offset.checkpoint.interval.ms=500",))
+        self.ours = Highwater(options.highwater, f"{directory}/ours-carry", options.port)
+        self.models = {name: Model(name) for name in TOPICS}
+        self.faults = []
+        self.clock = int(time.time() * 1000) - 3_600_000
+
+    def produce(self, hand, name, count, **how):
+        model, records = self.models[name], []
+        for number in range(count):
+            self.clock += 7
+            headers = [["h", "x"]] if number % 2 else []
+            key, value = f"key {number % 4}", None if number % 5 == 4 else f"{how} {number} ü" * (number % 3)
+            records.append({"key": key, "value": value, "timestamp": self.clock, "headers": headers})
+        done = hand.order("produce", topic=name, records=records, batch=4, **how)
+        model.add(records, done["offsets"])
+
+    def read(self, hand, who):
+        for model in self.models.values():
+            found = hand.order("read", topic=model.name)
+            self.faults += model.faults(who, found["start"], found["end"], found["records"])
+
+    def write(self, side):
+        for codec in CODECS:
+            self.produce(side.hand, "orders", 10, codec=codec)
+        self.produce(side.hand, "orders", 8, producer="a")
+        self.produce(side.hand, "small", 3)
+
+    def carry(self, verb, source, target):
+        """The dry run, which changes nothing, and then the thing itself."""
+        for name, model in self.models.items():
+            command = (verb, f"{source}/{name}-0", "--into", target, "--replace")
+            shown = self.ours.tool(*command).stdout
+            if f"offsets {model.start} to {model.end}," not in shown or "nothing was changed" not in shown:
+                self.faults.append(f"{verb} of {name} shows: {shown}")
+            self.ours.tool(*command, "--execute")
+
+    def run(self):
+        try:
+            self.kafka.start()
+            for name in TOPICS:
+                self.kafka.order("topic", topic=name)
+            self.write(self.kafka)
+            self.kafka.order("delete", topic="orders", before=13)
+            self.models["orders"].begin_at(13)
+            self.kafka.end("stop")
+            self.ours.start()
+            for name in TOPICS:
+                self.ours.tool("topics", "create", name, "--bootstrap", self.ours.address, "--partitions", "1")
+            self.ours.end()
+
+            for number in range(2):
+                self.carry("import", self.kafka.data, self.ours.data)
+                self.ours.start()
+                self.read(self.ours.hand, f"import {number}, our broker")
+                self.write(self.ours)
+                self.read(self.ours.hand, f"import {number}, our broker after its own writes")
+                self.ours.end()
+                self.carry("export", self.ours.data, self.kafka.data)
+                self.kafka.start()
+                self.read(self.kafka.hand, f"export {number}, Kafka")
+                self.write(self.kafka)
+                self.read(self.kafka.hand, f"export {number}, Kafka after its own writes")
+                self.kafka.end("stop" if number else "kill")
+        finally:
+            self.ours.end()
+            self.kafka.end("kill")
+        return self.faults, f"{len(TOPICS)} partitions were imported and exported twice"
