@@ -18,8 +18,9 @@ use highwater_broker::supervisor::lifeline::StopOrder;
 use highwater_engine::batch::{BatchBuilder, Compression, DecompressLimits, scan};
 use highwater_engine::units::{NodeId, ProducerEpoch, ProducerId, Sequence, Timestamp, TopicPartition};
 use highwater_replication::controller::Election;
-use highwater_replication::wire::fetch::{FetchPartition, FetchRequest, FetchTopic};
+use highwater_replication::wire::fetch::{FetchPartition, FetchRequest, FetchTopic, PartitionData};
 use highwater_replication::wire::init_producer_id::InitProducerIdRequest;
+use highwater_replication::wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
 use highwater_replication::wire::metadata::{MetadataRequest, MetadataRequestTopic};
 use highwater_replication::wire::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
 use highwater_replication::wire::{ErrorCode, Records, Response};
@@ -288,4 +289,86 @@ fn three_brokers_hand_over_go_on_and_are_whole_again() {
         .collect();
     assert_eq!(logs.len(), 1, "the same bytes on all three");
     cluster.controller.stop();
+}
+
+/// The log of a partition with transactions, as a Kafka wrote it, all in the first leader epoch: it lies outside of the CRC.
+fn transactions_of_kafka() -> Vec<u8> {
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../engine/testdata/kafka-dirs/clean-1.tar.gz");
+    let unpacked = tempfile::tempdir().unwrap();
+    let tar =
+        std::process::Command::new("tar").arg("xzf").arg(archive).arg("-C").arg(unpacked.path()).status();
+    assert!(tar.unwrap().success());
+    let path = unpacked.path().join("transactions-0/00000000000000000000.log");
+    let mut bytes = std::fs::read(path).unwrap();
+    let positions: Vec<u64> = scan(&bytes, 0).map(|batch| batch.unwrap().0).collect();
+    for position in positions {
+        let at = usize::try_from(position).unwrap();
+        bytes[at + 12..at + 16].fill(0);
+    }
+    bytes
+}
+
+fn fetch(broker: &mut Connection, topic: &str, isolation_level: i8) -> PartitionData {
+    let partitions = vec![FetchPartition { partition_max_bytes: 1 << 20, ..Default::default() }];
+    let topics = vec![FetchTopic { topic: topic.to_owned(), partitions, ..Default::default() }];
+    let request =
+        FetchRequest { isolation_level, max_wait_ms: 100, min_bytes: 1, topics, ..Default::default() };
+    let Response::Fetch(mut response) = broker.call(11, &request.into()).unwrap() else {
+        panic!("not Fetch")
+    };
+    response.responses[0].partitions.remove(0)
+}
+
+fn latest(broker: &mut Connection, topic: &str, isolation_level: i8) -> i64 {
+    let partitions = vec![ListOffsetsPartition { timestamp: -1, ..Default::default() }];
+    let topics = vec![ListOffsetsTopic { name: topic.to_owned(), partitions }];
+    let request = ListOffsetsRequest { replica_id: -1, isolation_level, topics, ..Default::default() };
+    let Response::ListOffsets(answer) = broker.call(7, &request.into()).unwrap() else {
+        panic!("no offsets")
+    };
+    answer.topics[0].partitions[0].offset
+}
+
+#[test]
+fn a_reader_of_committed_records_gets_what_a_kafka_would_give_it() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("1");
+    let broker = start(alone(&data)).unwrap();
+    let mut kafka = client(&broker.address);
+    ask::create_topic(&mut kafka, &NewTopic { name: "transactions".to_owned(), ..Default::default() })
+        .unwrap();
+    until("the leader leads", || (latest(&mut kafka, "transactions", 0) == 0).then_some(()));
+    stop(broker);
+    // The log of a Kafka takes the place of the empty one.
+    let partition = data.join("transactions-0");
+    for entry in std::fs::read_dir(&partition).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.ends_with("partition.metadata") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    std::fs::write(partition.join("00000000000000000000.log"), transactions_of_kafka()).unwrap();
+    for name in [".kafka_cleanshutdown", "recovery-point-offset-checkpoint"] {
+        std::fs::remove_file(data.join(name)).unwrap();
+    }
+    let again = start(alone(&data)).unwrap();
+    let mut kafka = client(&again.address);
+    until("the leader leads", || (latest(&mut kafka, "transactions", 0) == 33).then_some(()));
+    assert_eq!(latest(&mut kafka, "transactions", 1), 28, "a transaction is open from there on");
+    let end_of = |data: &PartitionData| {
+        let bytes = data.records.clone().map(Records::into_bytes).unwrap_or_default();
+        scan(&bytes, 0).map(|batch| batch.unwrap().1.header().next_offset().value()).last()
+    };
+    let all = fetch(&mut kafka, "transactions", 0);
+    assert_eq!((end_of(&all), all.high_watermark, all.last_stable_offset), (Some(33), 33, 28));
+    assert!(all.aborted_transactions.is_none());
+    let committed = fetch(&mut kafka, "transactions", 1);
+    assert_eq!(
+        (end_of(&committed), committed.high_watermark, committed.last_stable_offset),
+        (Some(28), 33, 28)
+    );
+    let aborted = committed.aborted_transactions.unwrap_or_default();
+    let aborted: Vec<_> = aborted.iter().map(|one| (one.producer_id, one.first_offset)).collect();
+    assert_eq!(aborted, [(1001, 5), (1001, 15), (1001, 20)]);
+    stop(again);
 }

@@ -77,6 +77,7 @@ impl Inner {
         loop {
             let view = self.view();
             let read = self.read_view(&view, asked, source);
+            let read = read.and_then(|read| self.with_aborted(&view, asked, read, source));
             // What was read while the log was cut may be a mixture: it is dropped, and the read begins anew. So does one that met a file
             // that was removed or replaced with its segment.
             let is_current = read.is_ok() || Arc::ptr_eq(&view, &self.view());
@@ -401,7 +402,14 @@ fn gather(
     }
     let part = buffer.bytes.slice(skip..at);
     let (size, first_epoch) = (part.len(), first.epoch);
-    Found::Records(Records { parts: vec![part], size, first: first.base, end, first_epoch })
+    Found::Records(Records {
+        parts: vec![part],
+        size,
+        first: first.base,
+        end,
+        first_epoch,
+        aborted: Vec::new(),
+    })
 }
 
 /// Bytes of a segment.

@@ -8,7 +8,7 @@ use super::facts::LogFacts;
 use super::fetch::Source;
 use super::inner::Inner;
 use super::ladder::{Appended, LogId, Permit, Ticket};
-use super::read::{ColdRead, Read, TimestampedOffset};
+use super::read::{ColdRead, Isolation, Read, TimestampedOffset};
 use super::shared::lock;
 use super::{AppendError, BeginEpochError, Closed, ReadError, ReplicaAppendError};
 use crate::batch::{ProducedBatch, ReplicatedBatches};
@@ -128,7 +128,23 @@ impl Log {
         bytes_max: usize,
         at_least_one: bool,
     ) -> Result<Read, ReadError> {
-        let asked = ColdRead { log: self.id(), from, ceiling, bytes_max, at_least_one };
+        let isolation = Isolation::Uncommitted;
+        let asked = ColdRead { log: self.id(), from, ceiling, bytes_max, at_least_one, isolation };
+        self.0.read(&asked, Source::PageCache)
+    }
+
+    /// As [`Log::read`], for one who wants committed records alone: the batches as they are, and with them which transactions among them were
+    /// aborted ([`super::Records::aborted`]). The ceiling is the last stable offset: [`Log::first_unstable`], or what everybody else may read
+    /// up to, whichever is lower.
+    pub fn read_committed(
+        &self,
+        from: Offset,
+        ceiling: Offset,
+        bytes_max: usize,
+        at_least_one: bool,
+    ) -> Result<Read, ReadError> {
+        let isolation = Isolation::Committed;
+        let asked = ColdRead { log: self.id(), from, ceiling, bytes_max, at_least_one, isolation };
         self.0.read(&asked, Source::PageCache)
     }
 

@@ -11,6 +11,7 @@
 
 mod append;
 mod buffers;
+mod committed;
 mod config;
 mod damage;
 mod driver;
@@ -51,7 +52,7 @@ pub use error::{
 pub use facts::LogFacts;
 pub use handle::Log;
 pub use ladder::{Appended, LogId, Permit, Step, Ticket};
-pub use read::{ColdRead, Read, Records, TimestampedOffset};
+pub use read::{ColdRead, Isolation, Read, Records, TimestampedOffset};
 pub use reserve::{RESERVE_FILE, ReserveReport};
 
 pub(crate) use fetch::{Known, Source, read_segments};

@@ -104,7 +104,7 @@ fn newest_snapshot(log: &Inner, end: Offset, now: Monotonic) -> Result<(Producer
     Ok((Producers::new(limits), Offset::ZERO))
 }
 
-fn read_snapshot(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+pub(super) fn read_snapshot(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
     let file = disk.open(path, Open::Read)?;
     let mut bytes = vec![0; usize::try_from(file.size()?).unwrap_or_default()];
     let count = file.read_at(&mut bytes, 0)?;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::index::AbortedTransaction;
 use crate::log::LogId;
 use crate::units::{LeaderEpoch, Offset};
 
@@ -30,6 +31,18 @@ pub struct ColdRead {
     pub bytes_max: usize,
     /// Whether the first batch comes whole, however large.
     pub at_least_one: bool,
+    /// Whose records are wanted.
+    pub isolation: Isolation,
+}
+
+/// Whose records a reader wants (`isolation.level`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Isolation {
+    /// All.
+    #[default]
+    Uncommitted,
+    /// Not those of aborted transactions: which these are comes with the batches.
+    Committed,
 }
 
 /// Whole batches, one behind the other. The first may begin below the offset that was asked for.
@@ -46,6 +59,8 @@ pub struct Records {
     pub end: Offset,
     /// The epoch of the first batch; old formats have none.
     pub first_epoch: Option<LeaderEpoch>,
+    /// The aborted transactions that have records here, ordered by their markers within each segment; none unless they were asked for.
+    pub aborted: Vec<AbortedTransaction>,
 }
 
 /// A record found by its time.

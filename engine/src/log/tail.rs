@@ -119,6 +119,7 @@ impl Taking {
             first: first.base,
             end,
             first_epoch: first.epoch,
+            aborted: Vec::new(),
         });
         records.size += part.len();
         records.end = end;

@@ -14,6 +14,7 @@ mod lookup;
 mod name;
 mod rebuild;
 mod search;
+mod transactions;
 mod walk;
 
 use std::io;
@@ -30,6 +31,7 @@ pub(crate) use frame::{Frame, frame_at, is_whole};
 pub(crate) use home::{FirstBatch, Home, IndexSettings};
 pub(crate) use lookup::SegmentIndex;
 pub(crate) use search::find_batch_in;
+pub(crate) use transactions::{Open as OpenTransactions, Transactions};
 pub(crate) use walk::{AtDamage, Walk, WalkError};
 
 use bound::Closable;
@@ -55,6 +57,7 @@ pub(crate) struct Segment {
     /// Then what became of its file meanwhile is found by whoever reads it; otherwise the next append would go to the wrong place.
     is_sealed: AtomicBool,
     index: Arc<IndexSlot>,
+    transactions: transactions::Slot,
     damage: Damage,
     doubt: Doubt,
     /// How many offsets the batch had that was read last.
@@ -103,6 +106,7 @@ impl Segment {
             size: AtomicU64::new(size),
             is_sealed: AtomicBool::new(false),
             index: IndexSlot::new(index),
+            transactions: transactions::Slot::default(),
             damage: Damage::default(),
             doubt: Doubt::default(),
             batch_offsets: AtomicU64::new(1),
@@ -121,6 +125,16 @@ impl Segment {
 
     pub(crate) fn set_size(&self, size: u64) {
         self.size.store(size, Ordering::Release);
+    }
+
+    /// What is known of the transactions in it, for whoever looks on; waits for one who does.
+    pub(crate) fn transactions(&self) -> MutexGuard<'_, Option<Transactions>> {
+        self.transactions.lock()
+    }
+
+    /// The same for one who does not wait; `None` if somebody looks on.
+    pub(crate) fn try_transactions(&self) -> Option<MutexGuard<'_, Option<Transactions>>> {
+        self.transactions.try_lock()
     }
 
     /// What is known to be damaged in it, by its place in the file; `None` if nothing is.

@@ -42,6 +42,7 @@ impl Segment {
         };
         self.is_sealed.store(false, Ordering::Release);
         self.set_size(size);
+        self.transactions.cut(size);
         self.damage.cut(size);
         self.doubt.cut(size);
         let from = active.truncate(end);

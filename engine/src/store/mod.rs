@@ -7,6 +7,9 @@
 mod aborted_test;
 mod checkpoints;
 mod close;
+#[cfg(test)]
+#[cfg(feature = "codecs")]
+mod committed_test;
 mod config;
 #[cfg(test)]
 mod crash_test;

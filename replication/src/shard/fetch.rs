@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use highwater_engine::log::{ColdRead, LogId, Read, ReadError, Records};
+use highwater_engine::log::{ColdRead, Isolation, LogId, Read, ReadError, Records};
 use highwater_engine::store::Job;
 use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, Offset, TopicId};
 
@@ -16,7 +16,7 @@ use crate::pending::{
     SessionFetch, Slot,
 };
 use crate::wire::fetch::{
-    EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData,
+    AbortedTransaction, EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData,
 };
 use crate::wire::{ErrorCode, RequestHeader};
 
@@ -35,6 +35,7 @@ pub(super) struct OpenFetch {
     session: i32,
     answering: Answering,
     fetcher: Fetcher,
+    isolation: Isolation,
     bytes_max: usize,
     parts: Vec<Part>,
 }
@@ -83,10 +84,10 @@ impl Found {
 }
 
 /// What tells one read from another; `ColdRead` has no order.
-type ColdKey = (LogId, Offset, Offset, usize, bool);
+type ColdKey = (LogId, Offset, Offset, usize, bool, Isolation);
 
 const fn key_of(cold: &ColdRead) -> ColdKey {
-    (cold.log, cold.from, cold.ceiling, cold.bytes_max, cold.at_least_one)
+    (cold.log, cold.from, cold.ceiling, cold.bytes_max, cold.at_least_one, cold.isolation)
 }
 
 /// Reads from the device that Fetches wait for.
@@ -98,6 +99,11 @@ pub(super) struct ColdReads {
 impl Shard {
     pub(super) fn on_fetch(&mut self, now: Now, slot: Slot, header: RequestHeader, body: FetchRequest) {
         let fetcher = fetcher(&body);
+        // A follower has everything, whatever it asks for.
+        let isolation = match fetcher {
+            Fetcher::Consumer => isolation(body.isolation_level),
+            Fetcher::Follower { .. } => Isolation::Uncommitted,
+        };
         let follower = match fetcher {
             Fetcher::Follower { node, .. } => Some(node),
             Fetcher::Consumer => None,
@@ -116,8 +122,15 @@ impl Shard {
         };
         let parts =
             opened.parts.into_iter().map(|(name, request)| self.part(name, &request, fetcher)).collect();
-        let mut fetch =
-            OpenFetch { header, session: opened.id, answering: opened.answering, fetcher, bytes_max, parts };
+        let mut fetch = OpenFetch {
+            header,
+            session: opened.id,
+            answering: opened.answering,
+            fetcher,
+            isolation,
+            bytes_max,
+            parts,
+        };
         self.note_follower(now, &fetch);
         let found = self.read_parts(&mut fetch);
         let gathered: usize = found.iter().map(Found::bytes).sum();
@@ -209,7 +222,8 @@ impl Shard {
         let mut any = false;
         for part in &mut fetch.parts {
             let bytes_max = left.min(part.bytes_max);
-            let this = self.read_part(part, fetch.fetcher, bytes_max, !any);
+            let asked = (fetch.fetcher, fetch.isolation);
+            let this = self.read_part(part, asked, bytes_max, !any);
             left = left.saturating_sub(this.bytes());
             any |= this.bytes() > 0;
             found.push(this);
@@ -218,7 +232,13 @@ impl Shard {
     }
 
     /// Reads one part. The first batch of the first part that has any comes whole, however large, so that a reader always gets on.
-    fn read_part(&mut self, part: &mut Part, fetcher: Fetcher, bytes_max: usize, first: bool) -> Found {
+    fn read_part(
+        &mut self,
+        part: &mut Part,
+        (fetcher, isolation): (Fetcher, Isolation),
+        bytes_max: usize,
+        first: bool,
+    ) -> Found {
         let replica = match part.key.map(|key| self.replicas.get(&key)) {
             Ok(Some(replica)) => replica,
             Ok(None) => return Found::Error(ErrorCode::NotLeaderOrFollower),
@@ -229,6 +249,10 @@ impl Shard {
             Ok(FetchVerdict::Read { ceiling }) => ceiling,
             Ok(FetchVerdict::Diverging { epoch, end }) => return Found::Diverging { epoch, end },
             Err(refusal) => return Found::Error(errors::of_fetch(refusal, claim.current_epoch.is_some())),
+        };
+        let ceiling = match isolation {
+            Isolation::Uncommitted => ceiling,
+            Isolation::Committed => replica.last_stable(ceiling),
         };
         if let Some(cold) = part.cold.take() {
             return cold.map_or_else(Found::Error, Found::Records);
@@ -241,7 +265,11 @@ impl Shard {
         if catching_up && self.requests.catch_up_bytes_left == 0 {
             return Found::NotThisTurn;
         }
-        let found = match replica.log.read(claim.offset, ceiling, bytes_max, first) {
+        let read = match isolation {
+            Isolation::Uncommitted => replica.log.read(claim.offset, ceiling, bytes_max, first),
+            Isolation::Committed => replica.log.read_committed(claim.offset, ceiling, bytes_max, first),
+        };
+        let found = match read {
             Ok(Read::Records(records)) => Found::Records(records),
             Ok(Read::Empty) => Found::Nothing,
             Ok(Read::Cold(cold)) => Found::Cold(cold),
@@ -310,11 +338,11 @@ impl Shard {
     /// How many bytes a parked part has by now.
     pub(super) fn measure(&mut self, _now: Now, slot: Slot, partition: ReplicaKey) {
         let Some(mut fetch) = self.requests.open_fetches.remove(&slot) else { return };
-        let (fetcher, bytes_max) = (fetch.fetcher, fetch.bytes_max);
+        let (asked, bytes_max) = ((fetch.fetcher, fetch.isolation), fetch.bytes_max);
         let part = fetch.parts.iter_mut().find(|part| part.key == Ok(partition));
         let bytes = part.map_or(0, |part| {
             let bytes_max = bytes_max.min(part.bytes_max);
-            match self.read_part(part, fetcher, bytes_max, true) {
+            match self.read_part(part, asked, bytes_max, true) {
                 Found::Records(records) => records.size,
                 // An error is an answer, and so is what only the device has.
                 Found::Error(_) | Found::Diverging { .. } | Found::Cold(_) => usize::MAX,
@@ -340,7 +368,7 @@ impl Shard {
     fn send_fetch(&mut self, slot: Slot, fetch: OpenFetch, found: Vec<Found>) {
         let mut topics: Vec<FetchableTopicResponse> = Vec::new();
         for (part, found) in fetch.parts.into_iter().zip(found) {
-            let data = self.partition_data(&part, found);
+            let data = self.partition_data(&part, fetch.isolation, found);
             let news = !data.error_code.is_none()
                 || data.records.as_ref().is_some_and(|records| !records.is_empty())
                 || data.diverging_epoch != EpochEndOffset::default();
@@ -375,14 +403,15 @@ impl Shard {
         self.reply(slot, &fetch.header, &response.into());
     }
 
-    fn partition_data(&self, part: &Part, found: Found) -> PartitionData {
+    fn partition_data(&self, part: &Part, isolation: Isolation, found: Found) -> PartitionData {
         let mut data = PartitionData { partition_index: part.name.partition, ..Default::default() };
         (data.high_watermark, data.records) = (-1, Some(crate::wire::Records::default()));
         let replica = part.key.ok().and_then(|key| self.replicas.get(&key));
         if let (Some(replica), false) = (replica, matches!(found, Found::Error(_))) {
-            data.high_watermark = replica.machine.high_watermark().value();
-            // There are no open transactions here: everything committed is stable.
-            data.last_stable_offset = data.high_watermark;
+            let high_watermark = replica.machine.high_watermark();
+            data.high_watermark = high_watermark.value();
+            data.last_stable_offset = replica.last_stable(high_watermark).value();
+            data.aborted_transactions = (isolation == Isolation::Committed).then(Vec::new);
             data.log_start_offset = replica.log.start().value();
         }
         match found {
@@ -393,11 +422,23 @@ impl Shard {
             Found::Diverging { epoch, end } => {
                 data.diverging_epoch = EpochEndOffset { epoch: epoch.value(), end_offset: end.value() };
             }
-            Found::Records(records) => data.records = Some(records.parts.into()),
+            Found::Records(records) => {
+                let aborted = records.aborted.iter().map(|aborted| AbortedTransaction {
+                    producer_id: aborted.producer.value(),
+                    first_offset: aborted.first.value(),
+                });
+                data.aborted_transactions = (isolation == Isolation::Committed).then(|| aborted.collect());
+                data.records = Some(records.parts.into());
+            }
             Found::Nothing | Found::Cold(_) | Found::NotThisTurn => {}
         }
         data
     }
+}
+
+/// Kafka knows no other levels than these two.
+pub(super) const fn isolation(level: i8) -> Isolation {
+    if level == 1 { Isolation::Committed } else { Isolation::Uncommitted }
 }
 
 /// Who asks: since version 15 a follower names its session with itself.

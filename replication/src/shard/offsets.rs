@@ -1,6 +1,6 @@
 //! `ListOffsets` and `OffsetForLeaderEpoch`: questions that a log answers at once.
 
-use highwater_engine::log::TimestampedOffset;
+use highwater_engine::log::{Isolation, TimestampedOffset};
 use highwater_engine::units::{LeaderEpoch, Offset, Timestamp};
 
 use super::{ReplicaKey, Shard, errors};
@@ -31,12 +31,13 @@ impl Shard {
             id if id < 0 => Asker::Client,
             _ => Asker::Replica,
         };
+        let reader = (asker, super::fetch::isolation(body.isolation_level));
         let version = header.version;
         let topics = body.topics.into_iter().map(|topic| {
             let partitions = topic.partitions.iter().map(|partition| {
                 let found = self
                     .find(&topic.name, None, partition.partition_index)
-                    .and_then(|key| self.list_offset(key, asker, version, partition));
+                    .and_then(|key| self.list_offset(key, reader, version, partition));
                 let answer = match found {
                     Ok(found) => found,
                     Err(error_code) => ListOffsetsPartitionResponse { error_code, ..Default::default() },
@@ -53,7 +54,7 @@ impl Shard {
     fn list_offset(
         &self,
         key: ReplicaKey,
-        asker: Asker,
+        (asker, isolation): (Asker, Isolation),
         version: i16,
         part: &ListOffsetsPartition,
     ) -> Result<ListOffsetsPartitionResponse, ErrorCode> {
@@ -65,6 +66,10 @@ impl Shard {
         let (ceiling, settled) = match bound {
             ListBound::Settled(ceiling) => (ceiling, true),
             ListBound::Unsettled(ceiling) => (ceiling, false),
+        };
+        let ceiling = match (asker, isolation) {
+            (Asker::Client, Isolation::Committed) => replica.last_stable(ceiling),
+            (Asker::Client | Asker::Debugger | Asker::Replica, _) => ceiling,
         };
         let at = |offset: Offset| ListOffsetsPartitionResponse {
             offset: offset.value(),

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use highwater_engine::log::{Log, LogFacts};
-use highwater_engine::units::{Monotonic, Now, TopicId, TopicPartition};
+use highwater_engine::units::{Monotonic, Now, Offset, TopicId, TopicPartition};
 
 use super::event::Lane;
 use crate::partition::{Effect, Input, Partition};
@@ -63,6 +63,11 @@ impl Replica {
     /// Asks the machine with the facts of its log.
     pub(super) fn look<R>(&self, ask: impl FnOnce(&Partition, &LogFacts<'_>) -> R) -> R {
         self.log.with_facts(|facts| ask(&self.machine, facts))
+    }
+
+    /// Below it everything is decided, of what lies below the ceiling: readers of committed records are given no more.
+    pub(super) fn last_stable(&self, ceiling: Offset) -> Offset {
+        self.log.first_unstable(ceiling).map_or(ceiling, |first| first.min(ceiling))
     }
 
     pub(super) fn take_effects(&mut self) -> Vec<Effect> {

@@ -91,6 +91,7 @@ doors! {
     LogAppend = "Log::append",
     LogAppendReplicated = "Log::append_replicated",
     LogRead = "Log::read",
+    LogReadCommitted = "Log::read_committed",
     LogOffsetForTimestamp = "Log::offset_for_timestamp",
     LogMaxTimestamp = "Log::max_timestamp",
     LogEpochAt = "Log::epoch_at",

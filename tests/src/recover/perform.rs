@@ -12,8 +12,16 @@ use super::doors::{Door, asked, called, done, told};
 use super::model::{Batch, Expected, Model, UnderWay};
 use super::open::{check_newest, check_read, check_time, read};
 use super::step::{Content, Step};
-use super::transactions::settle_below;
+use super::transactions::{check_committed, settle_below};
 use super::trial::{Open, Trial, Verdict};
+
+/// Reads what anybody may read, and what is committed.
+fn check_reads(store: &Store, log: &Log, model: &Model, asked: (i64, i64, i64, bool)) -> Verdict {
+    let (from, ceiling, bytes_max, at_least_one) = asked;
+    let found = read(store, log, from, ceiling, usize::try_from(bytes_max).unwrap_or(0), at_least_one);
+    check_read(model, asked, &found)?;
+    check_committed(store, log, model, (from, ceiling))
+}
 
 impl Trial {
     pub(super) fn perform(&mut self, step: &Step) -> Verdict {
@@ -88,9 +96,7 @@ impl Trial {
             }
             Step::Read { from, ceiling, bytes_max, at_least_one } => {
                 let asked = (*from, *ceiling, *bytes_max, *at_least_one);
-                let bytes = usize::try_from(*bytes_max).unwrap_or(0);
-                let found = read(&store, &log, *from, *ceiling, bytes, *at_least_one);
-                check_read(&self.model, asked, &found).or_else(|what| self.excuse_look(what))
+                check_reads(&store, &log, &self.model, asked).or_else(|what| self.excuse_look(what))
             }
             Step::Find { time, ceiling } => {
                 check_time(&log, &self.model, *time, *ceiling).or_else(|what| self.excuse_look(what))

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::look::Since;
 use super::sight::{Sight, Still, bases_in, epochs_in};
 use super::{ReadOnlyError, ReadOnlyStore};
-use crate::log::{Cleanup, ColdRead, Known, LogId, Read, ReadError, Records, Source, read_segments};
+use crate::log::{
+    Cleanup, ColdRead, Isolation, Known, LogId, Read, ReadError, Records, Source, read_segments,
+};
 use crate::segment::{DamagedRange, Exchanged, FileKind, Segment, file_path, frame_at};
 use crate::state::EpochHistory;
 use crate::store::damage::{GapBehind, look_for_damage};
@@ -202,7 +204,9 @@ impl ReadOnlyLog {
     fn read_seen(&self, from: Offset, bytes_max: usize) -> Result<Option<Records>, ReadError> {
         // The log's number within a store, by which a job would be asked for: the device is read here at once.
         let log = LogId(0);
-        let asked = ColdRead { log, from, ceiling: self.sight.end, bytes_max, at_least_one: true };
+        let isolation = Isolation::Uncommitted;
+        let (ceiling, at_least_one) = (self.sight.end, true);
+        let asked = ColdRead { log, from, ceiling, bytes_max, at_least_one, isolation };
         let segments = self.sight.segments.get(self.sight.floor(from)..).unwrap_or_default();
         let examine = |segment: &Arc<Segment>| self.examine_segment(segment);
         let known = Seen { cleanup: self.store.config.log.cleanup };

@@ -1,0 +1,159 @@
+//! Reads for those who want committed records alone (`read_committed`, KIP-98): the batches as they are, and with them which transactions with
+//! records among them were aborted, so that the reader leaves those out.
+//!
+//! The caller passes the ceiling, as in every read: the last stable offset, which is [`super::Log::first_unstable`] or the ceiling itself.
+//! What is aborted is found by the headers of the batches, once for each segment, and from the snapshot of producers in front of it. Where
+//! that takes more than a little reading it belongs to a job.
+
+use std::io;
+use std::sync::Arc;
+
+use super::fetch::{Source, damaged};
+use super::inner::{Inner, View};
+use super::noting::transaction_marker;
+use super::producers::read_snapshot;
+use super::read::{ColdRead, Isolation, Read};
+use super::{ReadError, Records};
+use crate::index::AbortedTransaction;
+use crate::segment::{
+    AtDamage, FileKind, OpenTransactions, Segment, Transactions, Walk, WalkError, file_path,
+};
+use crate::state::{ProducerBatch, Producers};
+use crate::units::{Monotonic, Offset};
+
+/// So many bytes are looked through at once; more are left to a job.
+const AT_ONCE_BYTES: u64 = 256 << 10;
+
+impl Inner {
+    /// Adds to what was read which transactions were aborted, if that was asked for.
+    pub(super) fn with_aborted(
+        &self,
+        view: &View,
+        asked: &ColdRead,
+        read: Read,
+        source: Source<'_>,
+    ) -> Result<Read, ReadError> {
+        match (asked.isolation, read) {
+            (Isolation::Committed, Read::Records(records)) => {
+                let aborted = self.aborted(view, asked.from.max(records.first), records.end, source)?;
+                Ok(match aborted {
+                    Some(aborted) => Read::Records(Records { aborted, ..records }),
+                    None => Read::Cold(*asked),
+                })
+            }
+            (_, read) => Ok(read),
+        }
+    }
+
+    /// The aborted transactions with records from `from` on and below `end`; `None` if that takes a job.
+    fn aborted(
+        &self,
+        view: &View,
+        from: Offset,
+        end: Offset,
+        source: Source<'_>,
+    ) -> Result<Option<Vec<AbortedTransaction>>, ReadError> {
+        let mut aborted = Vec::new();
+        for number in view.floor(from)..view.segments.len() {
+            let Some(segment) = view.segments.get(number) else { break };
+            let known = self.look_through(view, number, end, source);
+            let Some(known) = known.map_err(|error| damaged(segment, error))? else { return Ok(None) };
+            aborted.extend(known.aborted_in(from, end));
+            if known.has_all_below(end) {
+                break;
+            }
+        }
+        Ok(Some(aborted))
+    }
+
+    /// Looks through a segment until nothing more in it can concern records below `end`, from where somebody has stopped.
+    fn look_through(
+        &self,
+        view: &View,
+        number: usize,
+        end: Offset,
+        source: Source<'_>,
+    ) -> Result<Option<Transactions>, WalkError> {
+        let Some(segment) = view.segments.get(number) else { return Ok(None) };
+        let slot = match source {
+            Source::PageCache => segment.try_transactions(),
+            Source::Device { .. } => Some(segment.transactions()),
+        };
+        let Some(mut slot) = slot else { return Ok(None) };
+        let mut known = match slot.take() {
+            Some(known) => known,
+            None => match self.open_before(view, number, source)? {
+                Some(open) => Transactions::begin(segment.base(), open),
+                None => return Ok(None),
+            },
+        };
+        // What is appended meanwhile is left to whoever comes next.
+        let size = segment.size();
+        let is_at_once =
+            matches!(source, Source::Device { .. }) || size.saturating_sub(known.position) <= AT_ONCE_BYTES;
+        let mut looked = Ok(());
+        if is_at_once {
+            looked = walk(segment, &mut known, end, size);
+        }
+        let is_known = known.has_all_below(end) || known.position >= size;
+        *slot = Some(known.clone());
+        looked?;
+        Ok(is_known.then_some(known))
+    }
+
+    /// The transactions that are open in front of a segment: as the snapshot there has it, or as the segment before leaves it.
+    fn open_before(
+        &self,
+        view: &View,
+        number: usize,
+        source: Source<'_>,
+    ) -> Result<Option<OpenTransactions>, WalkError> {
+        let Some(segment) = view.segments.get(number) else { return Ok(None) };
+        if let Some(producers) = self.snapshot_at(segment.base())? {
+            return Ok(Some(Transactions::open_in(&producers)));
+        }
+        let Some(before) = number.checked_sub(1) else {
+            // What began before the first segment nobody knows.
+            return Ok(Some(OpenTransactions::new()));
+        };
+        let known = self.look_through(view, before, Offset::MAX, source)?;
+        Ok(known.map(|known| known.open().clone()))
+    }
+
+    fn snapshot_at(&self, base: Offset) -> io::Result<Option<Producers>> {
+        let path = file_path(&self.directory, base, FileKind::Snapshot);
+        match read_snapshot(self.shared.disk.as_ref(), &path) {
+            Ok(bytes) => {
+                let limits = self.shared.limits.producers;
+                Ok(Producers::decode_snapshot(&bytes, limits, Monotonic::default()).ok())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if crate::disk::is_bad_medium(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Shows the batches from where it has stopped, until nothing behind can concern records below `end`, or up to `size`. What lies there and is
+/// damaged is passed over.
+fn walk(segment: &Arc<Segment>, known: &mut Transactions, end: Offset, size: u64) -> Result<(), WalkError> {
+    let mut walk = Walk::new(segment, known.position, AtDamage::PassOver)?;
+    while !known.has_all_below(end) {
+        let Some((position, frame)) = walk.next()? else {
+            known.position = known.position.max(size);
+            break;
+        };
+        if let Some(header) = walk.header(position) {
+            if let Some(batch) = ProducerBatch::from_header(&header) {
+                known.batch(&batch, header.base_offset);
+            } else if header.attributes.is_control() {
+                let bytes = walk.batch_bytes(position, frame.size)?;
+                if let Some(marker) = transaction_marker(&header, &bytes) {
+                    known.marker(&marker, header.base_offset);
+                }
+            }
+        }
+        (known.position, known.behind) = (position + frame.size as u64, frame.end());
+    }
+    Ok(())
+}
