@@ -45,6 +45,8 @@ mod logs;
 #[cfg(test)]
 #[cfg(unix)]
 mod mapped_index_test;
+#[cfg(test)]
+mod odd_offsets_test;
 mod open;
 mod opening;
 #[cfg(test)]
