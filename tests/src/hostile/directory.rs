@@ -39,7 +39,7 @@ pub fn directory(data: &[u8]) {
         if choices.are_used_up() {
             break;
         }
-        change(&disk, &mut choices);
+        change(&disk, Path::new(DIRECTORY), &mut choices);
     }
     let mut leapt = None;
     for _ in 0..2 {
@@ -98,8 +98,9 @@ fn check_reads(store: &Store, original: &Original, leapt: Option<i64>) {
     }
 }
 
-fn change(disk: &SimulatedDisk, choices: &mut Choices) {
-    let files = files(disk, Path::new(DIRECTORY));
+/// Changes one of the files below a directory.
+pub(super) fn change(disk: &SimulatedDisk, directory: &Path, choices: &mut Choices) {
+    let files = files(disk, directory);
     let count = i64::try_from(files.len()).unwrap_or(0);
     let Some(path) = usize::try_from(choices.below(count)).ok().and_then(|at| files.get(at)) else { return };
     let Ok(file) = disk.open(path, Open::Write) else { return };
