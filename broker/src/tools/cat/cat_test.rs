@@ -1,6 +1,6 @@
 //! What is shown is what was written, by us and by Kafka, and nothing of what is damaged.
 
-use highwater_engine::batch::{BatchBuilder, BatchLimits, Compression, ProducedBatch};
+use highwater_engine::batch::{BatchBuilder, BatchLimits, Compression, ProducedBatch, scan};
 use highwater_engine::disk::{IoMode, open_disk};
 use highwater_engine::log::{Log, Permit, Step};
 use highwater_engine::store::Store;
@@ -151,6 +151,27 @@ fn damage_ends_it_and_says_where_it_goes_on() {
     assert_eq!(offsets(&Cat { from: Offset::new(8), ..of(path) }), (8..20).collect::<Vec<_>>());
     let error = cat(&of(file), &mut Vec::new(), &mut aside).unwrap_err();
     assert!(matches!(error, CatError::NoBatch { position, .. } if position == 3 * batch as u64), "{error}");
+}
+
+#[test]
+fn a_gap_between_segments_is_told_from_damage_and_passed_over_where_the_topic_is_compacted() {
+    let place = place();
+    let path = place.directory.path().join("topic-0");
+    let file = path.join("00000000000000000000.log");
+    place.store.close(serde_json::Map::new(), None).unwrap();
+    // A segment of one batch, then one that begins three batches behind it.
+    let bytes = std::fs::read(&file).unwrap();
+    let position = |number| usize::try_from(scan(&bytes, 0).nth(number).unwrap().unwrap().0).unwrap();
+    std::fs::write(&file, &bytes[..position(1)]).unwrap();
+    std::fs::write(path.join("00000000000000000008.log"), &bytes[position(4)..]).unwrap();
+    for name in [".kafka_cleanshutdown", "recovery-point-offset-checkpoint"] {
+        std::fs::remove_file(place.directory.path().join(name)).unwrap();
+    }
+    let error = cat(&of(path.clone()), &mut Vec::new(), &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, CatError::Gap { .. }), "{error}");
+    assert!(error.to_string().contains("2 to 8 lie in no segment"), "{error}");
+    let compacted = Cat { compacted: true, ..of(path) };
+    assert_eq!(offsets(&compacted), [0, 1].into_iter().chain(8..20).collect::<Vec<_>>());
 }
 
 #[test]

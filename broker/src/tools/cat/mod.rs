@@ -19,7 +19,7 @@ use highwater_engine::log::{Cleanup, ReadError};
 use highwater_engine::store::{
     ReadOnlyError, ReadOnlyLog, ReadOnlyReadError, ReadOnlyStore, Refreshed, StoreConfig,
 };
-use highwater_engine::units::{Offset, Timestamp, TopicPartition};
+use highwater_engine::units::{Offset, OffsetRange, Timestamp, TopicPartition};
 
 use print::Printer;
 use records::each_record;
@@ -97,6 +97,17 @@ pub enum CatError {
         /// What the log says.
         damage: ReadError,
         /// Behind the damage.
+        end: Offset,
+    },
+    /// Between two segments offsets are missing, as compaction leaves them; or a part of the log is.
+    #[error(
+        "{from} to {end} lie in no segment; if the topic is compacted, say --compacted, and otherwise they are gone, and --from {end} goes \
+         on behind them"
+    )]
+    Gap {
+        /// The first offset that is missing.
+        from: Offset,
+        /// Behind the last one.
         end: Offset,
     },
     /// The log cannot be read.
@@ -209,7 +220,7 @@ fn read_on(log: &ReadOnlyLog, next: &mut Offset, printer: &mut Printer<'_>) -> R
             Err(ReadOnlyReadError::Changed) => return Ok(true),
             Err(ReadOnlyReadError::Read(damage @ ReadError::Damaged { offsets: Some(offsets), .. })) => {
                 printer.flush()?;
-                return Err(CatError::Damaged { damage, end: offsets.end() });
+                return Err(damaged(damage, offsets));
             }
             Err(error) => return Err(CatError::Read(error)),
         };
@@ -226,6 +237,16 @@ fn read_on(log: &ReadOnlyLog, next: &mut Offset, printer: &mut Printer<'_>) -> R
         *next = records.end;
     }
     Ok(false)
+}
+
+/// Behind the last byte of a segment it is offsets that are missing, and not bytes that are damaged.
+fn damaged(damage: ReadError, offsets: OffsetRange) -> CatError {
+    if let ReadError::Damaged { path, position, .. } = &damage
+        && std::fs::metadata(path).is_ok_and(|metadata| *position >= metadata.len())
+    {
+        return CatError::Gap { from: offsets.start(), end: offsets.end() };
+    }
+    CatError::Damaged { damage, end: offsets.end() }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a file tells nobody when it grows")]

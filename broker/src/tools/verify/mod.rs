@@ -8,6 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use highwater_engine::checkpoint::{META_PROPERTIES, RECOVERY_POINTS};
 use highwater_engine::disk::{Disk, PosixDisk, SyncThread};
 use highwater_engine::log::Cleanup;
 use highwater_engine::segment::{FileKind, parse_file_name};
@@ -109,7 +110,7 @@ pub fn verify(
         Some(name) => vec![name.clone()],
         None => store.names()?,
     };
-    if names.is_empty() && has_segments(&path) {
+    if names.is_empty() && !is_data_directory(&path) {
         return Err(VerifyError::NoLogs { path });
     }
     let bytes = names.iter().map(|name| bytes_in(&directory.join(name.to_string()))).sum();
@@ -133,6 +134,11 @@ pub fn verify(
 fn partition(path: &Path) -> Option<TopicPartition> {
     let name = TopicPartition::from_directory_name(path.file_name()?.to_str()?).ok()?;
     has_segments(path).then_some(name)
+}
+
+/// Whether a broker has had it, also if it has no log yet.
+fn is_data_directory(directory: &Path) -> bool {
+    [META_PROPERTIES, RECOVERY_POINTS].iter().any(|name| directory.join(name).exists())
 }
 
 fn has_segments(directory: &Path) -> bool {

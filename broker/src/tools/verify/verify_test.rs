@@ -80,6 +80,8 @@ fn what_cannot_be_verified_is_refused() {
     fs::write(&notes, "x").unwrap();
     assert!(matches!(refused(notes), VerifyError::Unknown { .. }));
     assert!(matches!(refused(directory.path().join("nowhere")), VerifyError::Io { .. }));
+    // The directory above those of the brokers, say.
+    assert!(matches!(refused(directory.path().to_owned()), VerifyError::NoLogs { .. }));
     let unnamed = directory.path().join("unnamed");
     fs::create_dir(&unnamed).unwrap();
     fs::write(unnamed.join("00000000000000000000.log"), "").unwrap();
