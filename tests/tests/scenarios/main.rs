@@ -5,7 +5,9 @@
 
 mod committing;
 mod crashes;
+mod elections;
 mod fences;
+mod isr;
 mod producers;
 mod random_runs;
 mod smoke;
