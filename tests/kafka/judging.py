@@ -7,6 +7,7 @@ import tempfile
 import time
 
 import dumping
+from better import Better
 from carrying import Carrying
 from exchange import BROKER, Exchange
 from sides import Kafka, stop_on_signals
@@ -37,7 +38,11 @@ def carry(options, directory):
     return Carrying(options, directory).run()
 
 
-PARTS = {"dump": dump, "exchange": exchange, "carry": carry}
+def better(options, directory):
+    return Better(options, directory).run()
+
+
+PARTS = {"dump": dump, "exchange": exchange, "carry": carry, "better": better}
 
 
 def main():

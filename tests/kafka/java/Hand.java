@@ -73,6 +73,11 @@ public final class Hand {
             case "pour" -> pour(topic);
             case "poured" -> done.put("acknowledged", poured);
             case "offsets" -> offsets(topic, done);
+            case "find" -> {
+                TopicPartition where = new TopicPartition(topic, 0);
+                OffsetSpec time = OffsetSpec.forTimestamp(order.get("time").asLong());
+                done.put("offset", admin.listOffsets(Map.of(where, time)).all().get().get(where).offset());
+            }
             case "delete" -> {
                 RecordsToDelete before = RecordsToDelete.beforeOffset(order.get("before").asLong());
                 admin.deleteRecords(Map.of(new TopicPartition(topic, 0), before)).all().get();
@@ -208,8 +213,11 @@ public final class Hand {
             long end = consumer.endOffsets(List.of(where)).get(where);
             done.put("start", consumer.position(where));
             done.put("end", end);
-            while (consumer.position(where) < end) {
-                for (var record : consumer.poll(Duration.ofSeconds(10))) {
+            for (int empty = 0; consumer.position(where) < end; ) {
+                var polled = consumer.poll(Duration.ofSeconds(4));
+                empty = polled.isEmpty() ? empty + 1 : 0;
+                if (empty > 1) throw new IllegalStateException("nothing comes any more at " + consumer.position(where));
+                for (var record : polled) {
                     ObjectNode one = records.addObject();
                     one.put("offset", record.offset());
                     one.put("timestamp", record.timestamp());

@@ -23,6 +23,8 @@ pub(crate) enum Order {
     Retain { log: String, time: i64 },
     /// Sync everything, and write down how far that is.
     Sync { log: String },
+    /// Find the first record that is not older.
+    Find { log: String, time: i64 },
     /// Show everything that is known of a log and in it.
     Look { log: String },
 }

@@ -168,6 +168,11 @@ impl Work {
                 self.run(Job::Checkpoint { now: now(self.orders, 0) })?;
                 Ok(json!({"did": "sync"}))
             }
+            Order::Find { log, time } => {
+                let found =
+                    self.log(&log)?.offset_for_timestamp(Timestamp::from_millis(time), Offset::MAX)?;
+                Ok(json!({"did": "find", "offset": found.map_or(-1, |found| found.offset.value())}))
+            }
             Order::Look { log } => self.look(&log),
         }
     }
