@@ -40,12 +40,13 @@ class Carrying:
 
     def carry(self, verb, source, target):
         """The dry run, which changes nothing, and then the thing itself."""
-        for name, model in self.models.items():
-            command = (verb, f"{source}/{name}-0", "--into", target, "--replace")
-            shown = self.ours.tool(*command).stdout
-            if f"offsets {model.start} to {model.end}," not in shown or "nothing was changed" not in shown:
-                self.faults.append(f"{verb} of {name} shows: {shown}")
-            self.ours.tool(*command, "--execute")
+        partitions = [f"{source}/{model.partition}" for model in self.models.values()]
+        command = (verb, *partitions, "--into", target, "--replace")
+        shown = self.ours.tool(*command).stdout
+        for model in self.models.values():
+            if f"{model.partition}: offsets {model.start} to {model.end}," not in shown or "nothing was changed" not in shown:
+                self.faults.append(f"{verb} shows of {model.name}: {shown}")
+        self.ours.tool(*command, "--execute")
 
     def run(self):
         try:

@@ -121,9 +121,9 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Carry a partition of a Kafka over into brokers of Highwater; both are stopped. Without --execute, show what would be done
+    /// Carry partitions of a Kafka over into brokers of Highwater; both are stopped. Without --execute, show what would be done
     Import(CarryArguments),
-    /// Carry a partition of Highwater over into a Kafka; both are stopped. Without --execute, show what would be done
+    /// Carry partitions of Highwater over into a Kafka; both are stopped. Without --execute, show what would be done
     Export(CarryArguments),
     /// Show what recovery finds and does in a data directory that no broker has open, and do it, as a broker does when it starts
     Recover {
@@ -183,12 +183,13 @@ pub struct CatArguments {
     pub json: bool,
 }
 
-/// Which partition is carried, and where to.
+/// Which partitions are carried, and where to.
 #[derive(Args, Debug)]
 pub struct CarryArguments {
-    /// The directory of the partition, as data/orders-0; it stays as it is
-    pub from: PathBuf,
-    /// The data directory of a broker that has a replica of the partition, made before as an empty topic; once for each replica
+    /// The directories of partitions, as data/orders-0; they stay as they are
+    #[arg(required = true)]
+    pub from: Vec<PathBuf>,
+    /// The data directory of a broker that has a replica of each partition, made before as an empty topic; once for each replica
     #[arg(long, value_name = "DIR", required = true)]
     pub into: Vec<PathBuf>,
     /// Do it

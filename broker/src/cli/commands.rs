@@ -1,6 +1,7 @@
 //! Each command: its arguments turned into a call, the result into text. What goes wrong is one sentence.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use highwater_engine::units::{InvalidName, NodeId, Offset, Timestamp, TopicPartition};
@@ -205,14 +206,23 @@ fn what_of(arguments: CatArguments) -> Cat {
 /// Shows what would be done, as Kafka's tools do, and does it only if told to.
 fn carry(direction: Direction, arguments: CarryArguments, out: &mut impl Write) -> Result<(), Failure> {
     let CarryArguments { from, into, execute, replace, compacted } = arguments;
-    let plan = CarryPlan::make(&Carry { direction, from, into, replace, compacted })?;
-    write!(out, "{plan}")?;
-    if execute {
-        out.flush()?;
-        plan.carry_out()?;
-        writeln!(out, "done; the source is as it was")?;
-    } else {
+    let plan_of = |from: &PathBuf| {
+        let (from, into) = (from.clone(), into.clone());
+        CarryPlan::make(&Carry { direction, from, into, replace, compacted })
+    };
+    // All of them before the first is carried, so that what cannot be carried is known while nothing is changed.
+    for from in &from {
+        write!(out, "{}", plan_of(from)?)?;
+    }
+    if !execute {
         writeln!(out, "nothing was changed; --execute does it")?;
+        return Ok(());
+    }
+    out.flush()?;
+    for from in &from {
+        plan_of(from)?.carry_out()?;
+        writeln!(out, "{}: done", from.display())?;
+        out.flush()?;
     }
     Ok(())
 }

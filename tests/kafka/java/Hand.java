@@ -91,7 +91,7 @@ public final class Hand {
 
     private static Map<String, String> texts(JsonNode pairs) {
         Map<String, String> texts = new HashMap<>();
-        pairs.fields().forEachRemaining(pair -> texts.put(pair.getKey(), pair.getValue().asText()));
+        for (var pair : pairs.properties()) texts.put(pair.getKey(), pair.getValue().asText());
         return texts;
     }
 
