@@ -1,4 +1,5 @@
-"""`highwater import` and `highwater export`, as a person gives them: from a Kafka to a broker of ours, and back to it."""
+"""`highwater import` and `highwater export`, as a person gives them: from a Kafka to a broker of ours, and back to it. Whatever either has written
+is whole for `highwater verify`, while it writes and when it has ended, also by a kill."""
 
 import time
 
@@ -38,6 +39,11 @@ class Carrying:
         self.produce(side.hand, "orders", 8, producer="a")
         self.produce(side.hand, "small", 3)
 
+    def verify(self, side, who):
+        verified = self.ours.tool("verify", side.data, check=False)
+        if verified.returncode != 0:
+            self.faults.append(f"{who} is not whole: {verified.stdout}{verified.stderr}")
+
     def carry(self, verb, source, target):
         """The dry run, which changes nothing, and then the thing itself."""
         partitions = [f"{source}/{model.partition}" for model in self.models.values()]
@@ -56,7 +62,9 @@ class Carrying:
             self.write(self.kafka)
             self.kafka.order("delete", topic="orders", before=13)
             self.models["orders"].begin_at(13)
+            self.verify(self.kafka, "a Kafka at work")
             self.kafka.end("stop")
+            self.verify(self.kafka, "a Kafka that was stopped")
             self.ours.start()
             for name in TOPICS:
                 self.ours.tool("topics", "create", name, "--bootstrap", self.ours.address, "--partitions", "1")
@@ -68,13 +76,17 @@ class Carrying:
                 self.read(self.ours.hand, f"import {number}, our broker")
                 self.write(self.ours)
                 self.read(self.ours.hand, f"import {number}, our broker after its own writes")
+                self.verify(self.ours, f"import {number}, our broker at work")
                 self.ours.end()
+                self.verify(self.ours, f"import {number}, our broker that was stopped")
                 self.carry("export", self.ours.data, self.kafka.data)
                 self.kafka.start()
                 self.read(self.kafka.hand, f"export {number}, Kafka")
                 self.write(self.kafka)
                 self.read(self.kafka.hand, f"export {number}, Kafka after its own writes")
+                self.verify(self.kafka, f"export {number}, Kafka at work")
                 self.kafka.end("stop" if number else "kill")
+                self.verify(self.kafka, f"export {number}, Kafka at its end")
         finally:
             self.ours.end()
             self.kafka.end("kill")

@@ -193,7 +193,9 @@ impl Subject {
             }
         }
         // What the lock says is not compared with anything: another boot is no fault. Nor is an interrupted write.
-        let is_interrupted = matches!(damage, Damage::Cut(_)) && self.is_an_unsynced_end(path, bytes, damage);
+        // Of a log that is suspect anyway nobody can tell one that was cut from one whose length is another.
+        let may_be_cut = matches!(damage, Damage::Cut(_)) || self.stop == Stop::KillWithDamage;
+        let is_interrupted = may_be_cut && self.is_an_unsynced_end(path, bytes, damage);
         let is_fault = matches!(worst, Outcome::ReportedDamage | Outcome::Suspect | Outcome::LogRefused);
         if is_fault && !is_found && !is_interrupted && !path.ends_with(LOCK) {
             return Err(format!("{}, and verification finds nothing", worst.words()));

@@ -12,6 +12,8 @@
 //! Also while a broker writes: what is looked at is what was whole at one moment, and of files that are only written when a segment is sealed
 //! nothing is expected before. What is found is looked for a second time, because a file may be exchanged while it is read.
 //!
+//! A snapshot that cannot be read is no fault where a later one can: a crash may tear one, and whoever needs it takes the next.
+//!
 //! A gap between two segments is a fault unless the log is compacted, which is known by `cleaner-offset-checkpoint`, by gaps inside of its
 //! segments, by our note of gaps, or by [`crate::store::StoreConfig::log`].
 

@@ -124,6 +124,29 @@ fn a_segment_that_was_taken_away_is_found_unless_the_log_is_compacted() {
 }
 
 #[test]
+fn a_snapshot_that_a_crash_has_torn_is_no_fault_behind_a_later_one() {
+    let disk = SimulatedDisk::new(1);
+    let writing = sealed(&disk);
+    let entries = disk.list(writing.log.directory()).unwrap();
+    let names = entries.iter().filter_map(|entry| parse_file_name(&entry.name));
+    let snapshots: Vec<_> =
+        names.filter(|(_, kind)| *kind == FileKind::Snapshot).map(|(offset, _)| offset).collect();
+    let [first, .., last] = snapshots[..] else { panic!("{snapshots:?}") };
+    let torn = file_path(writing.log.directory(), first, FileKind::Snapshot);
+    disk.open(&torn, Open::Write).unwrap().set_size(1).unwrap();
+    assert_whole(&looker(&disk), "there are later ones");
+    writing.store.close(serde_json::Map::new(), None).unwrap();
+    let end = disk.list(Path::new("/data/t-0")).unwrap();
+    let newest = end.iter().filter_map(|entry| parse_file_name(&entry.name));
+    let newest = newest.filter(|(_, kind)| *kind == FileKind::Snapshot).map(|(offset, _)| offset).max();
+    let newest = newest.filter(|newest| *newest >= last).unwrap();
+    let path = file_path(Path::new("/data/t-0"), newest, FileKind::Snapshot);
+    disk.open(&path, Open::Write).unwrap().set_size(1).unwrap();
+    let found = findings(&looker(&disk));
+    assert!(found.iter().any(|finding| finding.path == path), "{found:?}");
+}
+
+#[test]
 fn a_high_watermark_above_the_end_is_found() {
     let disk = SimulatedDisk::new(1);
     let writing = sealed(&disk);

@@ -61,6 +61,9 @@ pub(super) struct Witness<'a> {
     has_met_removal: bool,
     passing: Option<Passing>,
     told: Vec<Told>,
+    /// Snapshots that cannot be read, behind which none has come yet that can: a crash leaves such ones, and a later one says all that they
+    /// would.
+    torn: Vec<Finding>,
     failed: Option<io::Error>,
     watch: &'a dyn Fn(u64),
     untold: Cell<u64>,
@@ -80,6 +83,7 @@ impl<'a> Witness<'a> {
             has_met_removal: false,
             passing: None,
             told: Vec::new(),
+            torn: Vec::new(),
             failed: None,
             watch,
             untold: Cell::new(0),
@@ -170,7 +174,8 @@ impl<'a> Witness<'a> {
         }
         let nothing_is_removed = removed == Removed::None && !self.has_met_removal;
         let counts = |told: &Told| nothing_is_removed || !told.is_excused_by_compaction;
-        Ok(self.told.into_iter().filter(counts).map(|told| told.finding).collect())
+        let told = self.told.into_iter().filter(counts).map(|told| told.finding);
+        Ok(told.chain(self.torn).collect())
     }
 
     fn tell(&mut self, finding: Finding) {
@@ -199,8 +204,12 @@ impl<'a> Witness<'a> {
         let path = file_path(&self.home.directory, at, FileKind::Snapshot);
         // It may have been removed since, with what it told of.
         let Some(bytes) = self.file(at, FileKind::Snapshot)? else { return Ok(()) };
-        match Producers::decode_snapshot(&bytes, ProducersConfig::default(), Monotonic::default()) {
-            Err(damage) => self.tell(Finding::new(path, damage.into())),
+        let said = Producers::decode_snapshot(&bytes, ProducersConfig::default(), Monotonic::default());
+        if said.is_ok() {
+            self.torn.clear();
+        }
+        match said {
+            Err(damage) => self.torn.push(Finding::new(path, damage.into())),
             Ok(said) if self.is_certain && at >= self.first => {
                 let contradicted = |removed| said.contradicted_by(&self.producers, self.first, removed);
                 if let Some(producer) = contradicted(Removed::None) {
