@@ -12,6 +12,8 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIBS = os.environ["KAFKA_LIBS"]
 ORDER_SECONDS = 120
+# These processes live for seconds: what makes them fast later costs more than it brings.
+SHORT_LIFE = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 # What belongs to a data directory rather than to one of its partitions, and goes along when directories are exchanged.
 SMALL_FILES = (
     "recovery-point-offset-checkpoint",
@@ -76,7 +78,7 @@ def client(bootstrap, errors):
     """Kafka's own client, of whoever listens there."""
     logging = [f"-Dlog4j2.configurationFile={HERE}/log4j2.properties", "-Dkafka.log.level=ERROR"]
     classes = f"{os.environ['KAFKA_HAND']}:{LIBS}/*"
-    return Servant(["java", "-Xmx256m", *logging, "-cp", classes, "Hand", bootstrap], errors)
+    return Servant(["java", "-Xmx256m", *SHORT_LIFE.split(), *logging, "-cp", classes, "Hand", bootstrap], errors)
 
 
 class Highwater:
@@ -120,10 +122,10 @@ class Kafka:
         self.data = f"{directory}/1/data"
         self.hand = None
 
-    def tool(self, *arguments, check=True):
+    def tool(self, *arguments, check=True, options=""):
         return subprocess.run(
             [f"{HERE}/kafka", *arguments],
-            env=self.environment,
+            env={**self.environment, **({"JAVA_TOOL_OPTIONS": options} if options else {})},
             check=check,
             capture_output=True,
             text=True,
@@ -131,7 +133,7 @@ class Kafka:
         )
 
     def start(self):
-        started = self.tool("start", self.directory, "1", *self.settings, check=False)
+        started = self.tool("start", self.directory, "1", *self.settings, check=False, options=SHORT_LIFE)
         if started.returncode != 0:
             raise Refused(started.stderr)
         bootstrap = self.tool("bootstrap", self.directory).stdout.strip()
