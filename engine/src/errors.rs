@@ -16,7 +16,7 @@
 //! | `AppendError::OffsetsExhausted` | the call | another log |
 //! | `AppendError::Closed` | as `Closed` | |
 //! | `ReplicaAppendError::BelowEnd` | the call | fetch from the end, or cut |
-//! | `ReplicaAppendError::TooLarge` | the call | greater segments |
+//! | `ReplicaAppendError::TooLarge` | the call | a greater `StoreConfig::batch_bytes_max` |
 //! | `ReplicaAppendError::OutOfSpace` | the call, for now | again, when there is room |
 //! | `ReplicaAppendError::OutOfDescriptors` | the call, for now | again, when files were closed |
 //! | `ReplicaAppendError::Busy` | the call, for now | again, after a turn of the driver |

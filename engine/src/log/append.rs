@@ -34,6 +34,7 @@ enum Refusal {
     Truncating,
     Closed(super::Closed),
     Busy { pending_bytes: usize },
+    TooLarge { bytes_max: u32 },
 }
 
 impl Inner {
@@ -47,7 +48,7 @@ impl Inner {
         let refuse = |refusal| self.leader_error(&refusal, bytes);
         loop {
             let mut writer = self.writer();
-            let bytes_max = writer.config.segment_bytes_max;
+            let bytes_max = self.batch_bytes_max().min(writer.config.segment_bytes_max);
             if bytes > usize::try_from(bytes_max).unwrap_or(usize::MAX) {
                 return Err(AppendError::TooLarge { bytes, bytes_max });
             }
@@ -111,8 +112,13 @@ impl Inner {
         };
         let mut done: Option<(Offset, Ticket)> = None;
         let mut headers = batches.batches().peekable();
+        let bytes_max = self.batch_bytes_max();
+        let is_too_large = |header: &BatchHeader| header.size_bytes as u64 > u64::from(bytes_max);
         while let Some((_, header)) = headers.peek() {
             let bytes = header.size_bytes;
+            if is_too_large(header) {
+                return self.replica_result(first, done, &Refusal::TooLarge { bytes_max }, bytes);
+            }
             let mut writer = self.writer();
             let admitted = match self.admit(&writer, bytes) {
                 Ok(admitted) => admitted,
@@ -129,6 +135,9 @@ impl Inner {
                 while let Some((at, header)) = headers.peek() {
                     if is_new_epoch(&writer, header.leader_epoch) {
                         new_epoch = header.leader_epoch.map(|epoch| (epoch, header.base_offset));
+                        break;
+                    }
+                    if is_too_large(header) {
                         break;
                     }
                     let expected = run.as_ref().map_or(log_end, |run| run.end);
@@ -168,13 +177,18 @@ impl Inner {
                 if let Err(no_room) = self.note_gaps() {
                     return self.replica_result(first, done, &no_room.into(), demand.bytes);
                 }
-            } else if headers.peek().is_some()
+            } else if headers.peek().is_some_and(|(_, header)| !is_too_large(header))
                 && let Err(no_room) = self.make_room(&demand)
             {
                 return self.replica_result(first, done, &no_room.into(), demand.bytes);
             }
         }
         self.replica_result(first, done, &Refusal::Truncating, 0)
+    }
+
+    /// What is larger no opening would take for a batch.
+    fn batch_bytes_max(&self) -> u32 {
+        u32::try_from(self.shared.limits.batch_bytes_max).unwrap_or(u32::MAX)
     }
 
     /// Whether the log takes bytes at all now.
@@ -270,6 +284,7 @@ impl Inner {
             Refusal::Busy { pending_bytes } => {
                 AppendError::Busy { pending_bytes, pending_bytes_max: self.shared.limits.pending_bytes_max }
             }
+            Refusal::TooLarge { bytes_max } => AppendError::TooLarge { bytes, bytes_max },
         }
     }
 
@@ -305,6 +320,7 @@ impl Inner {
                 pending_bytes,
                 pending_bytes_max: self.shared.limits.pending_bytes_max,
             },
+            Refusal::TooLarge { bytes_max } => ReplicaAppendError::TooLarge { bytes, bytes_max },
         })
     }
 }

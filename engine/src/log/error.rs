@@ -47,12 +47,13 @@ pub enum AppendError {
         /// The log's latest epoch.
         latest: LeaderEpoch,
     },
-    /// No segment could hold it. Refuses this call.
-    #[error("{bytes} bytes are more than a segment may have ({bytes_max})")]
+    /// No segment could hold it, or it is larger than a batch of this store may be ([`crate::store::StoreConfig::batch_bytes_max`]). Refuses
+    /// this call.
+    #[error("{bytes} bytes are more than a batch of this log may have ({bytes_max})")]
     TooLarge {
-        /// The size of the append.
+        /// The size of the batch.
         bytes: usize,
-        /// The greatest size of a segment.
+        /// The greatest size of a batch.
         bytes_max: u32,
     },
     /// The device is full. Refuses this call; it may succeed when there is room again.
@@ -105,12 +106,13 @@ pub enum ReplicaAppendError {
         /// The log's end.
         log_end: Offset,
     },
-    /// As for [`AppendError::TooLarge`].
-    #[error("{bytes} bytes are more than a segment may have ({bytes_max})")]
+    /// A batch is larger than one of this store may be ([`crate::store::StoreConfig::batch_bytes_max`]). Refuses this call. A segment is as
+    /// large as a leader's batch has to be.
+    #[error("{bytes} bytes are more than a batch of this store may have ({bytes_max})")]
     TooLarge {
-        /// The size of the append.
+        /// The size of the batch.
         bytes: usize,
-        /// The greatest size of a segment.
+        /// The greatest size of a batch.
         bytes_max: u32,
     },
     /// As for [`AppendError::OutOfSpace`].

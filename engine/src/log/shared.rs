@@ -27,6 +27,7 @@ const SPARE_BYTES: usize = 4 << 20;
 /// The bounds that hold for every log of a directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
+    pub(crate) batch_bytes_max: usize,
     pub(crate) pending_bytes_max: usize,
     pub(crate) tail_bytes_max: usize,
     pub(crate) open_files_max: usize,

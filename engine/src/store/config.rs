@@ -36,7 +36,7 @@ pub struct StoreConfig {
     pub reserve_bytes: Option<u64>,
     /// How long an idempotent producer is remembered (`producer.id.expiration.ms`).
     pub producer_age_max: Duration,
-    /// Bytes that the largest batch on disk may have; a greater length field is damage.
+    /// Bytes that the largest batch may have: a larger one is refused, and on disk a greater length field is damage.
     pub batch_bytes_max: usize,
     /// Threads beside the caller's that open logs, or read ahead for one that is long, and end with the opening. 0: none.
     pub opening_threads: usize,

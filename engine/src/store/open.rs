@@ -265,6 +265,7 @@ struct Looked {
 fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Looked, StoreOpenError> {
     let directory_lock = disk.lock(directory)?;
     let limits = Limits {
+        batch_bytes_max: config.batch_bytes_max,
         pending_bytes_max: config.pending_bytes_max,
         tail_bytes_max: config.tail_bytes_max,
         open_files_max: config.open_files_max_on(disk.as_ref()),

@@ -7,7 +7,7 @@ use super::test_support::*;
 use super::{Job, Store, StoreConfig};
 use crate::batch::{BatchBuilder, BatchLimits, Compression, ProducedBatch};
 use crate::disk::{Disk, SimulatedDisk};
-use crate::log::{AppendError, Demand, Log, LogConfig, Need, Permit, Step};
+use crate::log::{AppendError, Demand, Log, LogConfig, Need, Permit, ReplicaAppendError, Step};
 use crate::segment::{FileKind, parse_file_name};
 use crate::units::Timestamp;
 
@@ -83,6 +83,38 @@ fn what_is_larger_than_a_segment_is_refused_from_a_producer_and_taken_from_a_lea
     turn(&store);
     assert_eq!(bases(&store, &log), [0, 2, 3]);
     assert_eq!(read(&store, &log, 2, 1).unwrap().end, at(3), "and given out whole");
+}
+
+/// What no opening would take for a batch is not taken before either: a kill would have it cut off as a torn end.
+#[test]
+fn what_is_larger_than_a_batch_on_disk_may_be_is_refused_from_whoever_brings_it() {
+    let (disk, directory) = simulated();
+    let with = |batch_bytes_max| StoreConfig { batch_bytes_max, ..StoreConfig::default() };
+    let (store, _) = open_with(&disk, directory, with(400 << 10));
+    let log = store.create_log(&name("t-0"), None, LogConfig::default(), now(0)).unwrap();
+    let value = |bytes: usize| vec![7; bytes];
+    let permit = Permit::new(epoch(0));
+    log.append(permit, produced(&[&value(390 << 10)], 1), now(1)).unwrap();
+    let refused = log.append(permit, produced(&[&value(400 << 10)], 1), now(1));
+    assert!(matches!(refused, Err(AppendError::TooLarge { bytes_max: 409_600, .. })), "{refused:?}");
+    let mut builder = BatchBuilder::new(Compression::None).base_offset(at(1)).leader_epoch(epoch(0));
+    builder.push(None, None, Some(&value(400 << 10)), &[]).unwrap();
+    let refused = log.append_replicated(&replicated(&[builder.finish().unwrap()]), now(1));
+    assert!(matches!(refused, Err(ReplicaAppendError::TooLarge { bytes_max: 409_600, .. })), "{refused:?}");
+    turn(&store);
+    let batches = read_all(&store, &log, 0);
+    drop((log, store));
+    let (store, report) = open_with(&disk, directory, with(400 << 10));
+    assert_eq!(report.logs[0].cut_bytes, 0, "{report:?}");
+    assert_eq!(read_all(&store, &store.log(&name("t-0")).unwrap(), 0), batches);
+    drop(store);
+    let (store, report) = open_with(&disk, directory, with(300 << 10));
+    assert!(report.logs[0].cut_bytes > 0 && report.logs[0].suspect, "no torn end: {report:?}");
+    let files = disk.list(store.log(&name("t-0")).unwrap().directory()).unwrap();
+    assert!(
+        files.iter().any(|file| file.name == "00000000000000000000-0.lost"),
+        "its bytes are kept: {files:?}"
+    );
 }
 
 fn without_time() -> ProducedBatch {

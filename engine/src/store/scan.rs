@@ -6,7 +6,7 @@ use super::read_ahead::{IdleHelpers, PIECE_BYTES, with_window};
 use crate::batch::{Attributes, BatchHeader, Compression, LegacyMessage, ScanStop, StopReason, scan};
 use crate::disk::File;
 use crate::index::ActiveIndex;
-use crate::recovery::{Placed, SegmentContext, SegmentScan, SegmentScanner};
+use crate::recovery::{BadKind, Placed, SegmentContext, SegmentScan, SegmentScanner};
 use crate::segment::{FirstBatch, find_batch_in, frame_at};
 use crate::units::Offset;
 
@@ -145,7 +145,7 @@ impl Reading<'_, '_> {
             {
                 return Next::Larger { at: stop.position, bytes };
             }
-            self.scanner.bad(stop.position, stop.reason.into());
+            self.scanner.bad(stop.position, self.kind(stop));
             return Next::BehindBad(stop.position);
         }
     }
@@ -207,6 +207,16 @@ impl Reading<'_, '_> {
             index.note(header.last_offset(), position, header.size_bytes as u64, header.max_timestamp);
         }
         ScannedSegment { scan, index, first: self.first }
+    }
+
+    /// What it looks like. A batch that is too large to be read is not torn: the file goes on to its end.
+    fn kind(&self, stop: ScanStop) -> BadKind {
+        if let StopReason::TornBatch { needs, .. } = stop.reason
+            && stop.position + needs as u64 <= self.log_bytes
+        {
+            return BadKind::Corrupt;
+        }
+        stop.reason.into()
     }
 
     /// How many bytes tell whether it is the window that ends or the batch.
