@@ -100,6 +100,10 @@ impl Inner {
         let _file = lock(&self.epoch_file);
         let history = {
             let mut writer = self.writer();
+            // Its directory may be gone by now.
+            if writer.phase == Phase::Closed(Closed::Deleted) {
+                return Ok(());
+            }
             writer.epochs_unsynced = certainty == Certainty::Written;
             writer.uncut_epochs.as_ref().unwrap_or(&writer.epochs).clone()
         };

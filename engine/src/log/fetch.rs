@@ -78,10 +78,8 @@ impl Inner {
             let view = self.view();
             let read = self.read_view(&view, asked, source);
             let read = read.and_then(|read| self.with_aborted(&view, asked, read, source));
-            // What was read while the log was cut may be a mixture: it is dropped, and the read begins anew. So does one that met a file
-            // that was removed or replaced with its segment.
-            let is_current = read.is_ok() || Arc::ptr_eq(&view, &self.view());
-            if is_current && self.marks.generation() == view.generation {
+            // What was read while the log was cut may be a mixture: it is dropped, and the read begins anew.
+            if self.is_told(&read, &view, asked.from) && self.marks.generation() == view.generation {
                 return read;
             }
             crate::sync::yield_now();
@@ -109,6 +107,17 @@ impl Inner {
         }
         let segments = view.segments.get(view.floor(asked.from)..).unwrap_or_default();
         read_segments(segments, asked, ceiling, &KnownNow { log: self, epochs: OnceCell::new() }, source)
+    }
+
+    /// Whether what came of a look at files from `from` on is told: not an error of one who met a file that was removed or replaced with
+    /// its segment, or of one that is about to be. The start is raised before anything goes.
+    pub(super) fn is_told<T>(&self, result: &Result<T, ReadError>, view: &Arc<View>, from: Offset) -> bool {
+        let is_there = match result {
+            Ok(_) => return true,
+            Err(ReadError::Io { .. } | ReadError::Damaged { .. }) => from >= self.marks.start.get(),
+            Err(ReadError::OutOfRange { .. } | ReadError::Closed(_)) => true,
+        };
+        is_there && Arc::ptr_eq(view, &self.view())
     }
 
     /// A failed write closes a log for appends only; a log without files is closed for reads too.

@@ -200,10 +200,10 @@ impl Inner {
         }
     }
 
-    /// Closes the log for appends; what waits to be written is dropped with it.
+    /// Closes the log for appends; what waits to be written is dropped with it. The first reason stays, unless the log is deleted.
     pub(crate) fn close(&self, why: Closed) {
         let mut writer = self.writer();
-        if !matches!(writer.phase, Phase::Closed(_)) {
+        if !matches!(writer.phase, Phase::Closed(_)) || why == Closed::Deleted {
             writer.phase = Phase::Closed(why);
         }
         drop(writer);

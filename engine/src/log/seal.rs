@@ -4,7 +4,6 @@
 use std::io;
 use std::sync::Arc;
 
-use super::Closed;
 use super::inner::Inner;
 use super::shared::lock;
 use super::trouble::FileError;
@@ -53,9 +52,10 @@ impl Inner {
             }
             let (next, names, active) = {
                 let writer = self.writer();
-                if let Phase::Closed(why @ (Closed::CutFailed | Closed::Deleted)) = writer.phase {
-                    // A segment that is known to be shorter than its file would be cut there, and those behind it stay. Files of a deleted
-                    // log are not missed, also where somebody still waits for it.
+                if let Phase::Closed(why) = writer.phase {
+                    // Its files may be another's by now: the log may have been opened again, and cut, and have grown. Where a cut has failed
+                    // a segment that is known to be shorter than its file would be cut there, and those behind it stay. Files of a
+                    // deleted log are not missed, also where somebody still waits for it.
                     let path = self.directory.to_path_buf();
                     return Err(FileError { path, source: io::Error::other(why) });
                 }

@@ -2,7 +2,7 @@
 
 use super::ReadError;
 use super::fetch::damaged;
-use super::inner::Inner;
+use super::inner::{Inner, View};
 use super::read::TimestampedOffset;
 use crate::batch::{BatchView, DecompressLimits, RecordView, TimestampType};
 use crate::segment::{AtDamage, Frame, Segment, Walk, WalkError};
@@ -15,49 +15,61 @@ impl Inner {
         timestamp: Timestamp,
         ceiling: Offset,
     ) -> Result<Option<TimestampedOffset>, ReadError> {
-        let ceiling = ceiling.min(self.marks.written.get());
-        let start = self.marks.start.get();
-        let view = self.view();
-        for segment in view.segments.iter().skip(view.floor(start)) {
-            let io = |error| damaged(segment, WalkError::Io(error));
-            let latest = segment.latest_timestamp().map_err(io)?;
-            if latest.is_none_or(|latest| latest.timestamp < timestamp) {
-                continue;
+        self.look(|view, start| {
+            let ceiling = ceiling.min(self.marks.written.get());
+            for segment in view.segments.iter().skip(view.floor(start)) {
+                let io = |error| damaged(segment, WalkError::Io(error));
+                let latest = segment.latest_timestamp().map_err(io)?;
+                if latest.is_none_or(|latest| latest.timestamp < timestamp) {
+                    continue;
+                }
+                let from = segment.time_floor(timestamp).map_err(io)?.max(start);
+                let found = first_record(segment, from, start, ceiling, timestamp)?;
+                if let Some((offset, timestamp)) = found {
+                    return Ok(Some(self.timestamped(offset, timestamp)));
+                }
             }
-            let from = segment.time_floor(timestamp).map_err(io)?.max(start);
-            let found = first_record(segment, from, start, ceiling, timestamp)?;
-            if let Some((offset, timestamp)) = found {
-                return Ok(Some(self.timestamped(offset, timestamp)));
-            }
-        }
-        Ok(None)
+            Ok(None)
+        })
     }
 
     /// The first record with the greatest timestamp, from the log's start on and below `ceiling`.
     pub(crate) fn max_timestamp(&self, ceiling: Offset) -> Result<Option<TimestampedOffset>, ReadError> {
-        let ceiling = ceiling.min(self.marks.written.get());
-        let start = self.marks.start.get();
-        let view = self.view();
-        let mut best: Option<(Offset, Timestamp)> = None;
-        for segment in view.segments.iter().skip(view.floor(start)) {
-            let io = |error| damaged(segment, WalkError::Io(error));
-            let Some(latest) = segment.latest_timestamp().map_err(io)? else { continue };
-            if best.is_some_and(|(_, timestamp)| timestamp >= latest.timestamp) {
-                continue;
+        self.look(|view, start| {
+            let ceiling = ceiling.min(self.marks.written.get());
+            let mut best: Option<(Offset, Timestamp)> = None;
+            for segment in view.segments.iter().skip(view.floor(start)) {
+                let io = |error| damaged(segment, WalkError::Io(error));
+                let Some(latest) = segment.latest_timestamp().map_err(io)? else { continue };
+                if best.is_some_and(|(_, timestamp)| timestamp >= latest.timestamp) {
+                    continue;
+                }
+                // The index knows of the whole segment; where part of it lies outside the range, that part's greatest may not count.
+                let inside = segment.base() >= start && latest.last_offset < ceiling;
+                let found = if inside {
+                    first_record(segment, latest.last_offset, start, ceiling, latest.timestamp)?
+                } else {
+                    greatest_record(segment, start, ceiling)?
+                };
+                best = match (best, found) {
+                    (Some(old), Some(new)) if new.1 > old.1 => Some(new),
+                    (old, new) => old.or(new),
+                };
             }
-            // The index knows of the whole segment; where part of it lies outside the range, that part's greatest may not count.
-            let inside = segment.base() >= start && latest.last_offset < ceiling;
-            let found = if inside {
-                first_record(segment, latest.last_offset, start, ceiling, latest.timestamp)?
-            } else {
-                greatest_record(segment, start, ceiling)?
-            };
-            best = match (best, found) {
-                (Some(old), Some(new)) if new.1 > old.1 => Some(new),
-                (old, new) => old.or(new),
-            };
+            Ok(best.map(|(offset, timestamp)| self.timestamped(offset, timestamp)))
+        })
+    }
+
+    /// Looks through the segments from the start on; again, if the log was cut meanwhile, or what is missing was removed.
+    fn look<T>(&self, find: impl Fn(&View, Offset) -> Result<T, ReadError>) -> Result<T, ReadError> {
+        loop {
+            let (view, start) = (self.view(), self.marks.start.get());
+            let found = find(&view, start);
+            if self.is_told(&found, &view, start) && self.marks.generation() == view.generation {
+                return found;
+            }
+            crate::sync::yield_now();
         }
-        Ok(best.map(|(offset, timestamp)| self.timestamped(offset, timestamp)))
     }
 
     fn timestamped(&self, offset: Offset, timestamp: Timestamp) -> TimestampedOffset {

@@ -51,7 +51,13 @@ impl Store {
         let to = deleted_path(&shared.directory, &log.name, lock(&shared.random).u128(..));
         let fail = |what, source| shared.failed(what, log.directory.to_path_buf(), source);
         let disk = shared.disk.as_ref();
-        match shared.with_reserve(|| disk.rename(&log.directory, &to)) {
+        let renamed = {
+            // Who makes the next segment, or writes epochs down, does it before, or finds the log closed: for want of the directory he would
+            // give the whole store up.
+            let (_room, _epochs) = (lock(&log.room), lock(&log.epoch_file));
+            shared.with_reserve(|| disk.rename(&log.directory, &to))
+        };
+        match renamed {
             Ok(()) => lock(&self.inner.leftovers).push(to),
             // It was renamed when the job was done before, and only the directory could not be synced.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -10,6 +10,10 @@ use crate::units::{Monotonic, Now, Offset};
 
 impl From<FileError> for JobError {
     fn from(error: FileError) -> Self {
+        // Nothing was tried, because the log is closed.
+        if let Some(why) = error.source.get_ref().and_then(|source| source.downcast_ref::<Closed>()) {
+            return Self::Closed(*why);
+        }
         error.told(
             |path| Self::OutOfSpace { path },
             |path| Self::OutOfDescriptors { path },

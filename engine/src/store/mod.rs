@@ -18,6 +18,8 @@ mod cuts_test;
 mod damage;
 #[cfg(test)]
 mod damage_test;
+#[cfg(test)]
+mod deletion_test;
 mod drive;
 #[cfg(test)]
 mod failed_sync_test;

@@ -65,8 +65,8 @@ impl Store {
             )
         };
         let Some(log) = self.log(name).filter(can_open) else { return Ok(None) };
-        let _maintenance = lock(&log.0.maintenance);
-        // Nothing of it may reach the files when another writes to them.
+        // Nothing of it may reach the files when another writes to them: no seal, no segment that somebody is about to make, no write.
+        let (_maintenance, _room) = (lock(&log.0.maintenance), lock(&log.0.room));
         log.0.wait_until_landed();
         let known =
             LeftAlone { stop: Stop::Unclean, machine: Machine::Same, topic_id: log.topic_id(), facts: None };

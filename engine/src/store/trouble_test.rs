@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::test_support::*;
-use super::{CreateLogError, Job, JobDone, StoreConfig};
-use crate::disk::simulated::Fault;
+use super::{CreateLogError, Job, JobDone, JobError, StoreConfig};
+use crate::disk::simulated::{CallKind, Fault};
 use crate::disk::{Disk, SimulatedDisk};
-use crate::log::{AppendError, Permit};
+use crate::log::{AppendError, Closed, Permit, Step};
 use crate::segment::{FileKind, parse_file_name};
 
 #[test]
@@ -87,4 +87,40 @@ fn a_name_is_free_when_the_job_is_done() {
     append(&log, 3);
     turn(&store);
     assert_eq!((log.start(), log.written()), (at(0), at(3)));
+}
+
+/// Whoever was about to seal a log when a failed write closed it comes too late: it was opened again, cut, and has grown in the same file.
+#[test]
+fn a_seal_that_comes_after_its_log_was_opened_again_cuts_nothing() {
+    let disk = SimulatedDisk::new(9);
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (store, _) = open(&shared, Path::new("/data"));
+    let log = store.create_log(&name("t-0"), None, small_segments(2_000), now(0)).unwrap();
+    let add = |leader, bytes: usize| {
+        let log = store.log(&name("t-0")).unwrap();
+        log.append(Permit::new(epoch(leader)), produced(&[&vec![7; bytes]], 1), now(1)).unwrap();
+    };
+    add(0, 900);
+    add(0, 600);
+    turn(&store);
+    add(0, 900);
+    assert_eq!(log.segment_count(), 2, "the first one is not sealed yet");
+    disk.fail_next(CallKind::Write, Fault::Io);
+    turn(&store);
+    let told = Job::Seal { log: log.id() }.run(&store);
+    let is_told =
+        |done: &JobDone| matches!(done, JobDone::Failed { error: JobError::Closed(Closed::WriteFailed), .. });
+    assert!(is_told(&told), "{told:?}");
+    assert!(store.reopen_log(&name("t-0"), now(2)).unwrap().is_some());
+    let again = store.log(&name("t-0")).unwrap();
+    Job::Truncate { log: again.id(), to: at(1) }.run(&store);
+    add(1, 900);
+    store.wait(again.ticket(), Step::Durable).unwrap();
+    let bytes = read_all(&store, &again, 0);
+    assert!(log.0.seal_rolled().is_err());
+    drop((log, again, store));
+    let next: Arc<dyn Disk> = Arc::new(disk.crash_kill(&mut fastrand::Rng::with_seed(1)));
+    let (store, _) = open(&next, Path::new("/data"));
+    let log = store.log(&name("t-0")).unwrap();
+    assert_eq!((log.written(), read_all(&store, &log, 0)), (at(2), bytes));
 }
