@@ -1,15 +1,15 @@
 //! What is whole is found whole, also beside its writer and after a kill; what was changed is found.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
 use crate::disk::{Disk, Open, SimulatedDisk};
 use crate::segment::{FileKind, file_path, parse_file_name};
+use crate::store::Job;
 use crate::store::read_only::ReadOnlyStore;
 use crate::store::read_only::read_only_test::{DIRECTORY, Writing, config, looker};
 use crate::store::test_support::*;
-use crate::store::{Job, StoreConfig};
 
 fn seed() -> u64 {
     std::env::var("HIGHWATER_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
@@ -193,7 +193,7 @@ mod of_kafka {
 
     fn store(directory: &Path) -> ReadOnlyStore {
         let disk: Arc<dyn Disk> = Arc::new(PosixDisk::new(SyncThread::Never));
-        ReadOnlyStore::open(&disk, directory, StoreConfig::default()).unwrap()
+        ReadOnlyStore::open(&disk, directory, crate::store::StoreConfig::default()).unwrap()
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod of_kafka {
         ];
         let mut survived = Vec::new();
         for file in files {
-            let path: PathBuf = kept.path().join(file);
+            let path: std::path::PathBuf = kept.path().join(file);
             let whole = std::fs::read(&path).unwrap();
             assert!(!whole.is_empty(), "{file}");
             // The last epoch has no batch yet.
