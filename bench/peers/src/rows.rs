@@ -34,14 +34,34 @@ struct Figure {
     median: f64,
     /// Ours, as often as the peer's. For times the other way round, so that more is better in each row.
     ours_by_its: f64,
+    #[serde(flatten)]
+    goal: Option<Goal>,
     rounds: Vec<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Goal {
+    /// Ours by its is to be no less.
+    goal: f64,
+    met: bool,
+}
+
+impl Figure {
+    fn line(&self) -> String {
+        let goal = match self.goal {
+            Some(Goal { goal, met: true }) => format!(", as wanted (>= {goal})"),
+            Some(Goal { goal, met: false }) => format!(", NOT as wanted (>= {goal})"),
+            None => String::new(),
+        };
+        format!("  {:>12} {:>12.1}   ours by its: {:.2}{goal}", self.peer, self.median, self.ours_by_its)
+    }
 }
 
 impl Run {
     pub(crate) fn new(rounds: u32) -> Self {
         let load = std::fs::read_to_string("/proc/loadavg").ok();
         Self {
-            command: std::env::args().collect(),
+            command: std::iter::once(env!("CARGO_PKG_NAME").to_owned()).chain(std::env::args().skip(1)).collect(),
             rounds,
             load: load.and_then(|text| text.split_whitespace().next().map(ToOwned::to_owned)),
             promises: Vec::new(),
@@ -67,19 +87,16 @@ impl Run {
             .iter()
             .zip(medians)
             .zip(rounds)
-            .map(|((kind, median), rounds)| Figure {
-                peer: kind.name(),
-                median,
-                ours_by_its: if work.less_is_better { median / ours } else { ours / median },
-                rounds,
+            .map(|((kind, median), rounds)| {
+                let ours_by_its = if work.less_is_better { median / ours } else { ours / median };
+                let goal = work.goal.filter(|(peer, _)| peer == kind);
+                let goal = goal.map(|(_, goal)| Goal { goal, met: ours_by_its >= goal });
+                Figure { peer: kind.name(), median, ours_by_its, goal, rounds }
             })
             .collect();
         eprintln!("{}, {}", work.name, work.unit);
         for (kind, figure) in able.iter().zip(&figures) {
-            eprintln!(
-                "  {:>12} {:>12.1}   ours by its: {:.2}",
-                figure.peer, figure.median, figure.ours_by_its
-            );
+            eprintln!("{}", figure.line());
             if !self.promises.iter().any(|(name, _)| *name == figure.peer) {
                 self.promises.push((kind.name(), kind.promises()));
             }
@@ -97,8 +114,8 @@ impl Run {
         let mut text = String::new();
         for row in &self.rows {
             let _ = writeln!(text, "{}, {}", row.name, row.unit);
-            for Figure { peer, median, ours_by_its, .. } in &row.figures {
-                let _ = writeln!(text, "  {peer:>12} {median:>12.1}   ours by its: {ours_by_its:.2}");
+            for figure in &row.figures {
+                let _ = writeln!(text, "{}", figure.line());
             }
         }
         for (peer, promises) in &self.promises {

@@ -18,6 +18,8 @@ pub(crate) struct Work {
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) less_is_better: bool,
+    /// As often as what this peer does.
+    pub(crate) goal: Option<(Kind, f64)>,
     pub(crate) can: fn(Kind) -> bool,
     pub(crate) measure: fn(Kind, &Path) -> Result<f64>,
 }
@@ -34,12 +36,19 @@ const WRITERS: usize = 64;
 const POINTS: usize = 50_000;
 const POINT_RECORDS: usize = 100_000;
 
-const MORE: Work =
-    Work { name: "", unit: "MB/s", less_is_better: false, can: |_| true, measure: |_, _| Ok(f64::NAN) };
+const MORE: Work = Work {
+    name: "",
+    unit: "MB/s",
+    less_is_better: false,
+    goal: None,
+    can: |_| true,
+    measure: |_, _| Ok(f64::NAN),
+};
 
 pub(crate) const APPEND: &[Work] = &[
     Work {
         name: "append 63 records of 1 KiB a call, into the page cache",
+        goal: Some((Kind::NanoWal, 1.8)),
         can: Kind::caches,
         measure: |kind, room| large(kind, room, |peer| peer.flush()),
         ..MORE
@@ -69,6 +78,7 @@ pub(crate) const DURABLE: &[Work] = &[
     Work {
         name: "durable, 1 KiB, 64 writers",
         unit: "appends/s",
+        goal: Some((Kind::RaftEngine, 1.0)),
         measure: |kind, room| durable(kind, room, WRITERS),
         ..MORE
     },

@@ -8,6 +8,7 @@ use super::{Disk, PosixDisk, SyncThread, sys};
 /// How operations reach the disk; the setting `disk.io`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum IoMode {
     /// Writes that are not large are done inline, and so is a sync that stands alone; syncs of several files, and several large writes, go
     /// through `io_uring`. POSIX where there is none.

@@ -52,6 +52,7 @@ pub(crate) struct BadBytes {
 
 /// What bytes that are no batch look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub enum BadKind {
     /// The file ends before the batch does, as a write leaves it that was interrupted.
     Torn,

@@ -10,6 +10,7 @@ use crate::units::{Offset, OffsetRange};
 
 /// Offsets that are in the log and cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
 pub struct DamagedRange {
     /// The base offset of the segment.
     pub segment: Offset,

@@ -22,7 +22,7 @@ use highwater_engine::batch::scan;
 use highwater_engine::disk::{Disk, Open, SimulatedDisk};
 
 pub use directory::Stop;
-use directory::{DATA, files, make};
+use directory::{files, make};
 use look::{LogLook, Look, LookError, look};
 use verify::verify;
 
@@ -53,10 +53,6 @@ pub enum Outcome {
     ReportedDamage,
     /// The log is shorter, or its state is not known, and it says that something may be missing.
     Suspect,
-    /// The log is not opened, and the reason is reported.
-    LogRefused,
-    /// The directory is not opened, with a typed error.
-    DirectoryRefused,
     /// After a kill the log ends in front of its last write, which was not synced: it looks like one that was interrupted.
     UnsyncedEnd,
     /// A batch at the border of two leader epochs has the other one, and is believed, because the epoch checkpoint might as well be wrong.
@@ -70,8 +66,6 @@ impl Outcome {
             Self::Rebuilt => "rebuilt",
             Self::ReportedDamage => "reported damage",
             Self::Suspect => "suspect",
-            Self::LogRefused => "log refused",
-            Self::DirectoryRefused => "directory refused",
             Self::UnsyncedEnd => "an end that was not synced, as an interrupted write leaves it",
             Self::NeighboursEpoch => "the epoch of a neighbour, which is as right as the epoch checkpoint",
         }
@@ -174,7 +168,7 @@ impl Subject {
         let is_found = findings.as_ref().is_none_or(|findings| *findings != self.findings);
         let found = match look(&disk) {
             Ok(found) => found,
-            Err(LookError::Refused) => return Ok(Outcome::DirectoryRefused),
+            Err(LookError::Refused) => return Err("the directory is refused".to_owned()),
             Err(LookError::Wrong(what)) => return Err(what),
         };
         let mut worst = self.compare(path, bytes, damage, &found)?;
@@ -196,7 +190,7 @@ impl Subject {
         // Of a log that is suspect anyway nobody can tell one that was cut from one whose length is another.
         let may_be_cut = matches!(damage, Damage::Cut(_)) || self.stop == Stop::KillWithDamage;
         let is_interrupted = may_be_cut && self.is_an_unsynced_end(path, bytes, damage);
-        let is_fault = matches!(worst, Outcome::ReportedDamage | Outcome::Suspect | Outcome::LogRefused);
+        let is_fault = matches!(worst, Outcome::ReportedDamage | Outcome::Suspect);
         if is_fault && !is_found && !is_interrupted && !path.ends_with(LOCK) {
             return Err(format!("{}, and verification finds nothing", worst.words()));
         }
@@ -207,14 +201,8 @@ impl Subject {
         let mut worst = Outcome::ServedWhole;
         let by_name = by_name(found.logs.clone());
         for (name, whole) in &self.whole {
-            let is_its = path.starts_with(Path::new(DATA).join(name));
             let Some(is) = by_name.get(name) else {
-                let refused = found.report.refused.iter().any(|(path, _)| path.ends_with(name));
-                if refused && is_its {
-                    worst = worst.max(Outcome::LogRefused);
-                    continue;
-                }
-                return Err(format!("{name} is gone, and nobody says why"));
+                return Err(format!("{name} is not there: {:?}", found.report.refused));
             };
             if is.batches == whole.batches && is.told == whole.told {
                 worst = worst.max(compare_state(path, bytes, damage, name, is, whole)?);

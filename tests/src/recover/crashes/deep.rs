@@ -84,19 +84,23 @@ type Crashed = (Trial, StateName, bool);
 impl Search<'_> {
     /// The states that are one crash of recovery further, each judged.
     fn one_deeper(&mut self, states: &[Crashed], depth: Kind) -> Result<Vec<Crashed>, Bad> {
-        let mut next = Vec::new();
+        let mut points = Vec::new();
         for (trial, name, lost_power) in states {
             for call in calls(trial).map_err(|violation| (name.clone(), violation))? {
                 for interruption in [Interruption::Undone, Interruption::Done] {
-                    if self.left == 0 {
-                        return Ok(next);
-                    }
-                    self.crash(trial, name, *lost_power, (call.number, interruption), depth, &mut next)?;
+                    points.push((trial, name, *lost_power, (call.number, interruption)));
                 }
             }
         }
-        // A depth that is not used up goes on from any of them.
-        self.rng.shuffle(&mut next);
+        // In any order: where the bound comes first, the last calls of a recovery are tried as often as its first ones.
+        self.rng.shuffle(&mut points);
+        let mut next = Vec::new();
+        for (trial, name, lost_power, point) in points {
+            if self.left == 0 {
+                break;
+            }
+            self.crash(trial, name, lost_power, point, depth, &mut next)?;
+        }
         Ok(next)
     }
 
