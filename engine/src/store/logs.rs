@@ -100,14 +100,13 @@ impl Store {
         let forgotten = self.forget_checkpoints(name).map_err(|error| error.source);
         let made = forgotten.and_then(|()| self.make_files(&directory, topic_id, &config, now));
         let active = made.map_err(|source| {
-            let is_known = is_passing(&source);
             // Nothing of it stays, so that the next opening does not find a log that nobody has heard of.
-            if is_known && disk.remove_directory(&directory).is_ok() {
+            if shared.failure().is_none() && disk.remove_directory(&directory).is_ok() {
                 drop(disk.sync_directory(&shared.directory));
             }
             if is_full(&source) {
                 CreateLogError::OutOfSpace { name: name.clone() }
-            } else if is_known {
+            } else if is_passing(&source) {
                 CreateLogError::OutOfDescriptors { name: name.clone() }
             } else {
                 shared

@@ -9,6 +9,7 @@ use crate::disk::simulated::{CallKind, Fault};
 use crate::disk::{Disk, SimulatedDisk};
 use crate::log::{AppendError, Closed, Permit, Step};
 use crate::segment::{FileKind, parse_file_name};
+use crate::units::TopicId;
 
 #[test]
 fn a_roll_without_descriptors_is_a_refusal_and_leaves_no_segment() {
@@ -44,6 +45,31 @@ fn a_roll_without_descriptors_is_a_refusal_and_leaves_no_segment() {
         assert_eq!((log.written(), log.segment_count()), (at(4), 2), "call {call}");
     }
     assert!(refused > 0);
+}
+
+#[test]
+fn a_log_that_could_not_be_made_leaves_nothing_of_it() {
+    for fault in [Fault::NoSpace, Fault::NoDescriptors, Fault::Io] {
+        let mut refused = 0;
+        for call in 0.. {
+            let simulated = SimulatedDisk::new(32);
+            let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
+            let (store, _) = open(&disk, Path::new("/data"));
+            let planned = simulated.next_call() + call;
+            simulated.fail_call(planned, fault);
+            let topic = TopicId::new([7; 16]);
+            let made = store.create_log(&name("t-0"), topic, small_segments(150), now(0));
+            if simulated.next_call() <= planned {
+                break;
+            }
+            if made.is_err() && store.failure().is_none() {
+                refused += 1;
+                let left = disk.list(Path::new("/data")).unwrap();
+                assert!(left.iter().all(|entry| entry.name != "t-0"), "{fault:?} of call {call}: {left:?}");
+            }
+        }
+        assert!(refused > 0, "{fault:?}");
+    }
 }
 
 #[test]
