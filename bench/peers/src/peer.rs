@@ -1,6 +1,7 @@
 //! What is asked of everyone who is measured.
 
 use std::path::Path;
+use std::time::Instant;
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -32,6 +33,12 @@ pub(crate) trait Peer: Send + Sync {
 
     /// Appends the records of a call, which survive power loss when it returns.
     fn append_durable(&self, call: Call) -> Result<()>;
+
+    /// As many writers in one thread, each of which waits for its own record: how many calls became durable until `end`. `None` for who has
+    /// only threads.
+    fn append_durable_in_tasks(&self, _call: &Call, _writers: usize, _end: Instant) -> Option<Result<usize>> {
+        None
+    }
 
     /// Reads everything, checked as far as the peer checks, and says how many records of how many bytes that is.
     fn scan(&self) -> Result<(usize, usize)>;

@@ -61,7 +61,9 @@ impl Run {
     pub(crate) fn new(rounds: u32) -> Self {
         let load = std::fs::read_to_string("/proc/loadavg").ok();
         Self {
-            command: std::iter::once(env!("CARGO_PKG_NAME").to_owned()).chain(std::env::args().skip(1)).collect(),
+            command: std::iter::once(env!("CARGO_PKG_NAME").to_owned())
+                .chain(std::env::args().skip(1))
+                .collect(),
             rounds,
             load: load.and_then(|text| text.split_whitespace().next().map(ToOwned::to_owned)),
             promises: Vec::new(),

@@ -82,6 +82,13 @@ pub(crate) const DURABLE: &[Work] = &[
         measure: |kind, room| durable(kind, room, WRITERS),
         ..MORE
     },
+    Work {
+        name: "durable, 1 KiB, 64 writers, tasks of one thread where there are such",
+        unit: "appends/s",
+        goal: Some((Kind::RaftEngine, 1.0)),
+        measure: durable_in_tasks,
+        ..MORE
+    },
 ];
 
 pub(crate) const READ: &[Work] = &[
@@ -117,7 +124,7 @@ fn call(records: usize, bytes: usize) -> Result<Call> {
 
 impl Call {
     /// The same, the batch in memory of its own, as a frame's from a socket is.
-    fn anew(&self) -> Self {
+    pub(crate) fn anew(&self) -> Self {
         Self { records: self.records.clone(), batch: Bytes::from(self.batch.to_vec()) }
     }
 }
@@ -183,6 +190,19 @@ fn durable(kind: Kind, room: &Path, writers: usize) -> Result<f64> {
     })?;
     peer.close()?;
     Ok(counts.iter().sum::<usize>() as f64 / took.as_secs_f64())
+}
+
+fn durable_in_tasks(kind: Kind, room: &Path) -> Result<f64> {
+    let call = call(1, RECORD_BYTES)?;
+    let peer = kind.open(room)?;
+    peer.append_durable(call.anew())?;
+    let (count, took) =
+        timed(|| peer.append_durable_in_tasks(&call, WRITERS, Instant::now() + SLICE).transpose())?;
+    peer.close()?;
+    match count {
+        Some(count) => Ok(count as f64 / took.as_secs_f64()),
+        None => durable(kind, room, WRITERS),
+    }
 }
 
 /// So many calls of so many records, closed and opened again.

@@ -1,11 +1,15 @@
 //! The engine of this project: one log of one store, as a leader appends to it.
 
 use std::cell::RefCell;
+use std::future::Future as _;
 use std::path::Path;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use futures::future::try_join_all;
 use highwater_engine::batch::{
     BatchBuilder, BatchLimits, Compression, DecompressLimits, ProducedBatch, scan,
 };
@@ -109,6 +113,27 @@ impl Peer for Highwater {
     fn append_durable(&self, call: Call) -> Result<()> {
         let ticket = self.append_batch(call.batch, now(self.begun)?)?;
         Ok(self.store.wait(ticket, Step::Durable)?)
+    }
+
+    fn append_durable_in_tasks(&self, call: &Call, writers: usize, end: Instant) -> Option<Result<usize>> {
+        let writer = async || -> Result<usize> {
+            let mut count = 0;
+            while Instant::now() < end {
+                let ticket = self.append_batch(call.anew().batch, now(self.begun)?)?;
+                self.store.wait_async(ticket, Step::Durable).await?;
+                count += 1;
+            }
+            Ok(count)
+        };
+        let mut all = pin!(try_join_all((0..writers).map(|_| writer())));
+        // What is not done after a turn is polled again behind the next one, so that nobody need be woken.
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(counts) = all.as_mut().poll(&mut context) {
+                return Some(counts.map(|counts| counts.iter().sum()));
+            }
+            self.store.turn(Wait::ForOne, Patience::MayBlock);
+        }
     }
 
     fn scan(&self) -> Result<(usize, usize)> {
