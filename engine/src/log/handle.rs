@@ -173,8 +173,8 @@ impl Log {
         self.0.writer().producers.first_unstable(ceiling)
     }
 
-    /// Forgets which transactions were decided below `high_watermark`, which never goes back behind that again: whoever moves the high
-    /// watermark says so, or the memory of the log grows with each transaction that ends.
+    /// Forgets which transactions were decided below `high_watermark`, which lies not above [`Log::written`] and never goes back: whoever
+    /// moves the high watermark says so, or the memory of the log grows with each transaction that ends.
     pub fn settle_below(&self, high_watermark: Offset) {
         self.0.writer().producers.settle_below(high_watermark);
     }

@@ -95,6 +95,8 @@ fn newest_snapshot(log: &Inner, end: Offset, now: Monotonic) -> Result<(Producer
                 if let Ok(producers) = Producers::decode_snapshot(&bytes, limits, now) {
                     return Ok((producers, offset));
                 }
+                // It says nothing to anybody, and goes, as a Kafka removes it; one that stays is passed over again.
+                let _stays = disk.remove_file(&path);
             }
             Err(error) if is_bad_medium(&error) => {}
             Err(error) => return Err(unread(path, error)),

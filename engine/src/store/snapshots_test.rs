@@ -90,6 +90,16 @@ fn a_damaged_snapshot_is_passed_over_and_older_ones_and_the_log_say_the_same() {
 }
 
 #[test]
+fn a_snapshot_that_a_crash_has_torn_goes_at_the_next_opening() {
+    let disk = closed(92);
+    let newest = *snapshots(&disk).last().unwrap();
+    write(&disk, newest, b"");
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (_store, _) = open(&shared, Path::new("/data"));
+    assert!(!snapshots(&disk).contains(&newest));
+}
+
+#[test]
 fn missing_snapshots_and_those_of_a_future_that_never_was_change_nothing() {
     let whole = closed(91);
     let all = snapshots(&whole);

@@ -214,7 +214,10 @@ impl Model {
 
     /// Compares what was found with what may be there, and goes on from it.
     pub fn survive(&mut self, ending: Ending, found: &Found) -> Result<(), String> {
-        if let Some(before) = self.before_cut.take().filter(|_| ending == Ending::Power) {
+        // Nothing was synced since. A kill makes nothing certain either, and behind any other ending all that is there is.
+        let earlier = self.before_cut.take().filter(|_| ending != Ending::Clean);
+        if let (Ending::Power, Some(before)) = (ending, &earlier) {
+            let before = before.clone();
             let durable = self.durable.min(before.durable);
             let start_high = self.start_high.max(before.start_high);
             let mut before = Self { start_high, durable, ..*before };
@@ -224,7 +227,12 @@ impl Model {
                 return Ok(());
             }
         }
-        let before = self.under_way.is_some().then(|| Box::new(self.clone()));
+        let earlier = earlier.filter(|_| ending == Ending::Kill);
+        let before = if self.under_way.is_some() {
+            Some(Box::new(Self { before_cut: earlier, ..self.clone() }))
+        } else {
+            earlier
+        };
         if let Some(at) = self.begun_anew(found) {
             // A snapshot of producers may be left.
             let memories: Vec<Batch> = self.batches.iter().filter(|batch| batch.end <= at).cloned().collect();

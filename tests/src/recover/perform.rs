@@ -74,7 +74,9 @@ impl Trial {
             Step::Retention { ceiling, after_ms } => {
                 self.now_ms += after_ms;
                 let now = self.now();
-                settle_below(&log, &mut self.model, *ceiling)?;
+                if self.model.under_way.is_none() && log.closed().is_none() {
+                    settle_below(&log, &mut self.model, (*ceiling).min(log.written().value()))?;
+                }
                 self.run(Job::Retention { log: id, ceiling: offset(*ceiling), now })
             }
             Step::Truncate(to) => {

@@ -80,9 +80,10 @@ impl Trial {
         findings.retain(|finding| !matches!(finding.fault, Fault::BelowHighWatermark { .. }));
         let first = self.log_directory().join(format!("{:020}.log", self.model.origin));
         let alone = ReadOnlyStore::verify_file(&self.any_disk(), &first, 1 << 20, &|_| {});
-        // Retention may have taken it, and below the start a power loss may have left holes.
+        // Retention may have taken it, below the start a power loss may have left holes, and a write that failed a part of itself.
         let alone = asked(Door::ReadOnlyStoreVerifyFile, alone).ok().flatten();
-        let alone = alone.filter(|_| self.model.start == self.model.origin);
+        let is_written = self.open.as_ref().is_none_or(|open| open.log.closed().is_none());
+        let alone = alone.filter(|_| is_written && self.model.start == self.model.origin);
         findings.extend(alone.into_iter().flat_map(|verified| verified.findings));
         match findings.first() {
             None => Ok(()),

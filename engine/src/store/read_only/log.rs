@@ -124,7 +124,7 @@ impl ReadOnlyLog {
         let mut damaged: Vec<_> =
             self.sight.damaged.iter().filter(|range| range.segment < first).cloned().collect();
         for segment in &self.sight.segments {
-            self.examine_segment(segment)?;
+            self.examine_segment(segment).map_err(|error| self.seen_by(error))?;
             let found = segment.damaged();
             let found = found.iter().flat_map(|ranges| ranges.iter());
             damaged.extend(found.filter(|range| range.offsets.end() > self.sight.start).cloned());
@@ -181,13 +181,24 @@ impl ReadOnlyLog {
             Ok(records) if records.as_ref().is_none_or(|records| self.bears_its_epochs(records)) => {
                 Ok(records)
             }
-            Err(ReadError::Io { source, .. }) if Exchanged::is_in(&source) => {
-                self.has_met_another_file.store(true, Ordering::Relaxed);
-                Err(ReadOnlyReadError::Changed)
+            Ok(_) if self.is_there(&self.sight, Still::Whole) => {
+                self.examine_and_read(from, bytes_max).map_err(|error| self.seen_by(error))
             }
-            Ok(_) if self.is_there(&self.sight, Still::Whole) => Ok(self.examine_and_read(from, bytes_max)?),
-            Err(error) if self.is_there(&self.sight, Still::Whole) => Err(error.into()),
-            Ok(_) | Err(_) => Err(ReadOnlyReadError::Changed),
+            Ok(_) => Err(ReadOnlyReadError::Changed),
+            Err(error) => Err(self.seen_by(error)),
+        }
+    }
+
+    /// What an error is worth to somebody who looks: nothing, where the log has changed.
+    fn seen_by(&self, error: ReadError) -> ReadOnlyReadError {
+        let is_exchanged = matches!(&error, ReadError::Io { source, .. } if Exchanged::is_in(source));
+        if is_exchanged {
+            self.has_met_another_file.store(true, Ordering::Relaxed);
+        }
+        if !is_exchanged && self.is_there(&self.sight, Still::Whole) {
+            error.into()
+        } else {
+            ReadOnlyReadError::Changed
         }
     }
 

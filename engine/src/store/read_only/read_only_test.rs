@@ -320,9 +320,11 @@ fn a_segment_that_the_writer_has_repaired_is_read_after_another_look() {
     log.read(log.end().checked_add(-1).unwrap(), 1).unwrap();
 
     assert_eq!(log.refresh().unwrap(), Refreshed::Same);
+    assert!(matches!(log.examine(), Err(ReadOnlyReadError::Changed)));
     assert!(matches!(log.read(log.start(), 1), Err(ReadOnlyReadError::Changed)));
     assert_eq!(log.refresh().unwrap(), Refreshed::Same);
     assert_eq!(seen(&log), before);
+    assert!(log.examine().unwrap().is_empty());
     assert_eq!(log.generation(), 0);
 }
 

@@ -105,7 +105,7 @@ impl ReadOnlyStore {
             has_gaps |= scan.has_gaps;
             bytes += scan.log_bytes;
             batches += scan.batches;
-            findings.extend(of_scan(&home, &scan, known.plan.start));
+            findings.extend(of_scan(&home, &scan, known.plan.start, next));
             let end = scan.bad.iter().map(|bad| bad.next.unwrap_or(next)).fold(scan.end, Offset::max);
             if end.max(known.plan.start) < next {
                 let path = file_path(&home.directory, segment.base(), FileKind::Log);
@@ -186,7 +186,10 @@ impl ReadOnlyStore {
         // The segment that the recovery point lies in, or at the end of, may not have been sealed.
         let is_sealed = matches!(known.recovery_point, RecoveryPoint::Known(point) if next < point);
         let derived = if known.is_clean() || is_sealed {
-            Derived::Compared { aborted_needed: known.is_kafkas }
+            // From the oldest segment on they are deleted, the log of each last, and the start that says so may not be written down yet.
+            let is_oldest = known.sight.segments.first().is_some_and(|first| first.base() == base);
+            let may_be_going = is_oldest && (!known.is_clean() || next <= known.plan.start);
+            Derived::Compared { indexes_needed: !may_be_going, aborted_needed: known.is_kafkas }
         } else {
             Derived::Unsettled
         };
@@ -268,11 +271,12 @@ fn of_plan(known: &Known, home: &Home) -> Vec<Finding> {
     findings
 }
 
-/// Bytes that are no batch, as far as anybody misses them.
-fn of_scan(home: &Home, scan: &SegmentScan, start: Offset) -> Vec<Finding> {
+/// Bytes that are no batch, as far as anybody misses them; the segment's offsets end at `end`.
+fn of_scan(home: &Home, scan: &SegmentScan, start: Offset, end: Offset) -> Vec<Finding> {
     let path = file_path(&home.directory, scan.base, FileKind::Log);
     let is_missed = |next: Offset, expected: Offset| next > start || (next == expected && next >= start);
-    let bad = scan.bad.iter().filter(|bad| bad.next.is_none_or(|next| is_missed(next, bad.expected)));
+    let bad =
+        scan.bad.iter().filter(|bad| bad.next.map_or(end > start, |next| is_missed(next, bad.expected)));
     let finding = bad.map(|bad| {
         let (from, until, expected) = (bad.position, bad.until, bad.expected);
         let fault = Fault::NoBatch { from, until, looks: bad.kind, expected, found: bad.next };

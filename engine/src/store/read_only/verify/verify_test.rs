@@ -124,6 +124,24 @@ fn a_segment_that_was_taken_away_is_found_unless_the_log_is_compacted() {
 }
 
 #[test]
+fn an_index_is_missed_unless_its_segment_is_just_being_deleted() {
+    let disk = SimulatedDisk::new(1);
+    let writing = sealed(&disk);
+    let entries = disk.list(writing.log.directory()).unwrap();
+    let names = entries.iter().filter_map(|entry| parse_file_name(&entry.name));
+    let bases: Vec<_> = names.filter(|(_, kind)| *kind == FileKind::Log).map(|(base, _)| base).collect();
+    let index = |number: usize| file_path(writing.log.directory(), bases[number], FileKind::OffsetIndex);
+    disk.remove_file(&index(0)).unwrap();
+    assert_whole(&looker(&disk), "retention was interrupted");
+    disk.remove_file(&index(1)).unwrap();
+    let found = findings(&looker(&disk));
+    assert!(
+        matches!(&found[..], [Finding { fault: Fault::NoFile, path, .. }] if *path == index(1)),
+        "{found:?}"
+    );
+}
+
+#[test]
 fn a_snapshot_that_a_crash_has_torn_is_no_fault_behind_a_later_one() {
     let disk = SimulatedDisk::new(1);
     let writing = sealed(&disk);

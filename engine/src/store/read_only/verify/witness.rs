@@ -23,8 +23,9 @@ const TELL_BYTES: u64 = 4 << 20;
 /// What is compared in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Derived {
-    /// Its index files; and the index of aborted transactions has to be there if there are any, as whoever wrote the log leaves one.
-    Compared { aborted_needed: bool },
+    /// Its index files. Those of a segment whose deletion has begun may be gone; and the index of aborted transactions has to be there if there
+    /// are any, where whoever wrote the log leaves one.
+    Compared { indexes_needed: bool, aborted_needed: bool },
     /// Nobody believes its files: they are written when it is sealed, and made again until then.
     Unsettled,
 }
@@ -100,7 +101,8 @@ impl<'a> Witness<'a> {
             for (kind, is_there) in
                 [(FileKind::OffsetIndex, offsets.is_some()), (FileKind::TimeIndex, times.is_some())]
             {
-                if !is_there && log_bytes > 0 {
+                let is_needed = matches!(derived, Derived::Compared { indexes_needed: true, .. });
+                if !is_there && is_needed && log_bytes > 0 {
                     self.tell(Finding::new(file_path(&self.home.directory, base, kind), Fault::NoFile));
                 }
             }
@@ -159,7 +161,7 @@ impl<'a> Witness<'a> {
                 }
             }
         }
-        if let Derived::Compared { aborted_needed } = derived {
+        if let Derived::Compared { aborted_needed, .. } = derived {
             self.compare_aborted(base, &aborted, aborted_needed)?;
         }
         Ok(())
