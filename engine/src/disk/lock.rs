@@ -52,8 +52,12 @@ impl DirectoryLock for PosixLock {
 
     fn write(&self, text: &[u8]) -> io::Result<()> {
         let file = self.file()?;
-        file.set_len(0)?;
-        file.write_all_at(text, 0)
+        let before = usize::try_from(file.metadata()?.len()).unwrap_or_default();
+        // In one call, blank to the end: a kill leaves the old text or the new one, and never none.
+        let mut whole = text.to_vec();
+        whole.resize(before.max(text.len()), b' ');
+        file.write_all_at(&whole, 0)?;
+        file.set_len(text.len() as u64)
     }
 }
 
