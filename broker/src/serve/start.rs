@@ -329,7 +329,7 @@ fn random_id() -> io::Result<TopicId> {
     loop {
         let mut bytes = [0; 16];
         fill_with_chance(&mut bytes)?;
-        if let Some(id) = TopicId::new(bytes) {
+        if let Some(id) = TopicId::from_random(bytes) {
             return Ok(id);
         }
     }

@@ -122,6 +122,13 @@ impl TopicId {
         if u128::from_ne_bytes(bytes) == 0 { None } else { Some(Self(bytes)) }
     }
 
+    /// An id made of random bytes, or `None` where Kafka's `Uuid.randomUuid` draws again: numbers below 100, which are reserved, and
+    /// ids whose text begins with `-`, which a command line takes for an option.
+    pub const fn from_random(bytes: [u8; 16]) -> Option<Self> {
+        // The first digit of the text is the upper six bits of the first byte; `-` has the value 62.
+        if u128::from_be_bytes(bytes) < 100 || bytes[0] >> 2 == 0b11_1110 { None } else { Some(Self(bytes)) }
+    }
+
     /// The bytes, as Kafka's messages carry them.
     pub const fn bytes(self) -> [u8; 16] {
         self.0
@@ -229,6 +236,18 @@ mod tests {
         for bad in ["", ".", "..", "a/b", "a\0", "ä"] {
             assert!(TopicPartition::check_topic(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn random_ids_have_a_text_that_a_command_line_takes() {
+        for first in 0..=u8::MAX {
+            let mut bytes = [0xff; 16];
+            bytes[0] = first;
+            let text = TopicId::new(bytes).unwrap().to_string();
+            assert_eq!(TopicId::from_random(bytes).is_none(), text.starts_with('-'), "{text}");
+        }
+        let numbered = |number: u128| TopicId::from_random(number.to_be_bytes());
+        assert!(numbered(99).is_none() && numbered(100).is_some());
     }
 
     #[test]

@@ -352,10 +352,10 @@ impl Controller {
         self.effects.push(Effect::Event(event));
     }
 
-    /// A random id that is not all zero.
+    /// A random id, as Kafka would draw one.
     pub(super) fn new_id(&mut self) -> TopicId {
         loop {
-            if let Some(id) = TopicId::new(self.rng.u128(..).to_be_bytes()) {
+            if let Some(id) = TopicId::from_random(self.rng.u128(..).to_be_bytes()) {
                 return id;
             }
         }
