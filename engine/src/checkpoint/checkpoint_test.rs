@@ -217,9 +217,15 @@ fn meta_properties_that_do_not_name_a_node_are_damaged() {
 }
 
 fn mark() -> CleanMark {
-    let orders =
-        CleanPartition { end: at(120), last_batch_crc: Some(0xbeef), log_bytes: 9000, index_crc: Some(7) };
-    let empty = CleanPartition { end: at(0), last_batch_crc: None, log_bytes: 0, index_crc: None };
+    let orders = CleanPartition {
+        end: at(120),
+        last_batch_crc: Some(0xbeef),
+        log_bytes: 9000,
+        index_crc: Some(7),
+        aborted_crc: Some(0),
+    };
+    let empty =
+        CleanPartition { end: at(0), last_batch_crc: None, log_bytes: 0, index_crc: None, aborted_crc: None };
     let extra = serde_json::json!({"suspect": false, "session": 7});
     CleanMark {
         broker_epoch: Some(453),

@@ -2,7 +2,7 @@
 //!
 //! ```json
 //! {"version":0,"brokerEpoch":453,
-//!  "highwater":{"partitions":{"orders-0":{"end":120,"last_batch_crc":48879,"log_bytes":9000,"index_crc":7}},"extra":{}},"highwaterGuard":3735928559}
+//!  "highwater":{"partitions":{"orders-0":{"end":120,"last_batch_crc":48879,"log_bytes":9000,"index_crc":7,"aborted_crc":0}},"extra":{}},"highwaterGuard":3735928559}
 //! ```
 //! Kafka reads the first two fields and ignores the rest. The facts are believed only if the guard, the CRC-32 of the object without it
 //! (keys sorted, no blanks), is right: then they prove whether the logs are as that stop left them. A mark without them is Kafka's; it says
@@ -62,6 +62,9 @@ pub struct CleanPartition {
     /// The CRC of its last segment's index files.
     #[serde(default)]
     pub index_crc: Option<u32>,
+    /// The CRC of the indexes of aborted transactions of all its segments, where they say what the batches say; absent where that is not known.
+    #[serde(default)]
+    pub aborted_crc: Option<u32>,
 }
 
 /// Reads the mark. It is guarded if it has facts.

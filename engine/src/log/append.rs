@@ -13,7 +13,7 @@ use super::writer::{Demand, Phase, Writer};
 use super::{AppendError, BeginEpochError, ReplicaAppendError, TimestampSource};
 use crate::batch::{BatchHeader, ProducedBatch, ReplicatedBatches};
 use crate::segment::{FirstBatch, Frame};
-use crate::state::{ProducerBatch, Verdict};
+use crate::state::{MarkerKind, ProducerBatch, Verdict};
 use crate::units::{LeaderEpoch, Now, Offset, OffsetRange, Timestamp};
 
 impl From<NoRoom> for Refusal {
@@ -344,6 +344,9 @@ fn note_batch(writer: &mut Writer, header: &BatchHeader, bytes: &[u8], now: Now)
         writer.producers.note(&producer, header.offsets(), timestamp, now.monotonic);
     } else if let Some(marker) = transaction_marker(header, bytes) {
         writer.producers.note_marker(&marker, header.base_offset, timestamp, now.monotonic);
+        if marker.kind == MarkerKind::Abort {
+            writer.aborted.change(writer.active.segment.base());
+        }
     }
     let active = &mut writer.active;
     active.index_is_full = active.segment.note(&Frame::of(header), active.size);

@@ -24,6 +24,26 @@ use crate::units::{Monotonic, Offset};
 /// So many bytes are looked through at once; more are left to a job.
 const AT_ONCE_BYTES: u64 = 256 << 10;
 
+/// How much somebody is ready to look through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effort {
+    /// What is short, and nothing that another is about to look through.
+    AtOnce,
+    /// So many bytes of a segment; whoever comes next goes on there.
+    Piece(u64),
+    /// All of it.
+    Whole,
+}
+
+impl Effort {
+    const fn of(source: Source<'_>) -> Self {
+        match source {
+            Source::PageCache => Self::AtOnce,
+            Source::Device { .. } => Self::Whole,
+        }
+    }
+}
+
 impl Inner {
     /// Adds to what was read which transactions were aborted, if that was asked for.
     pub(super) fn with_aborted(
@@ -56,7 +76,7 @@ impl Inner {
         let mut aborted = Vec::new();
         for number in view.floor(from)..view.segments.len() {
             let Some(segment) = view.segments.get(number) else { break };
-            let known = self.look_through(view, number, end, source);
+            let known = self.look_through(view, number, end, Effort::of(source));
             let Some(known) = known.map_err(|error| damaged(segment, error))? else { return Ok(None) };
             aborted.extend(known.aborted_in(from, end));
             if known.has_all_below(end) {
@@ -67,34 +87,37 @@ impl Inner {
     }
 
     /// Looks through a segment until nothing more in it can concern records below `end`, from where somebody has stopped.
-    fn look_through(
+    pub(super) fn look_through(
         &self,
         view: &View,
         number: usize,
         end: Offset,
-        source: Source<'_>,
+        effort: Effort,
     ) -> Result<Option<Transactions>, WalkError> {
         let Some(segment) = view.segments.get(number) else { return Ok(None) };
-        let slot = match source {
-            Source::PageCache => segment.try_transactions(),
-            Source::Device { .. } => Some(segment.transactions()),
+        let slot = match effort {
+            Effort::AtOnce => segment.try_transactions(),
+            Effort::Piece(_) | Effort::Whole => Some(segment.transactions()),
         };
         let Some(mut slot) = slot else { return Ok(None) };
         let mut known = match slot.take() {
             Some(known) => known,
-            None => match self.open_before(view, number, source)? {
+            None => match self.open_before(view, number, effort)? {
                 Some(open) => Transactions::begin(segment.base(), open),
                 None => return Ok(None),
             },
         };
         // What is appended meanwhile is left to whoever comes next.
         let size = segment.size();
-        let is_at_once =
-            matches!(source, Source::Device { .. }) || size.saturating_sub(known.position) <= AT_ONCE_BYTES;
-        let mut looked = Ok(());
-        if is_at_once {
-            looked = walk(segment, &mut known, end, size);
-        }
+        let left = size.saturating_sub(known.position);
+        let looked = match effort {
+            Effort::AtOnce if left > AT_ONCE_BYTES => Ok(()),
+            Effort::Piece(bytes) => {
+                let until = size.min(known.position.saturating_add(bytes));
+                walk(segment, &mut known, end, until)
+            }
+            Effort::AtOnce | Effort::Whole => walk(segment, &mut known, end, size),
+        };
         let is_known = known.has_all_below(end) || known.position >= size;
         *slot = Some(known.clone());
         looked?;
@@ -106,7 +129,7 @@ impl Inner {
         &self,
         view: &View,
         number: usize,
-        source: Source<'_>,
+        effort: Effort,
     ) -> Result<Option<OpenTransactions>, WalkError> {
         let Some(segment) = view.segments.get(number) else { return Ok(None) };
         if let Some(producers) = self.snapshot_at(segment.base())? {
@@ -116,7 +139,7 @@ impl Inner {
             // What began before the first segment nobody knows.
             return Ok(Some(OpenTransactions::new()));
         };
-        let known = self.look_through(view, before, Offset::MAX, source)?;
+        let known = self.look_through(view, before, Offset::MAX, effort)?;
         Ok(known.map(|known| known.open().clone()))
     }
 
@@ -134,13 +157,13 @@ impl Inner {
     }
 }
 
-/// Shows the batches from where it has stopped, until nothing behind can concern records below `end`, or up to `size`. What lies there and is
-/// damaged is passed over.
-fn walk(segment: &Arc<Segment>, known: &mut Transactions, end: Offset, size: u64) -> Result<(), WalkError> {
+/// Shows the batches from where it has stopped, until nothing behind can concern records below `end`, or those that begin below `until`. What
+/// lies there and is damaged is passed over.
+fn walk(segment: &Arc<Segment>, known: &mut Transactions, end: Offset, until: u64) -> Result<(), WalkError> {
     let mut walk = Walk::new(segment, known.position, AtDamage::PassOver)?;
-    while !known.has_all_below(end) {
+    while !known.has_all_below(end) && known.position < until {
         let Some((position, frame)) = walk.next()? else {
-            known.position = known.position.max(size);
+            known.position = known.position.max(until);
             break;
         };
         if let Some(header) = walk.header(position) {

@@ -9,6 +9,7 @@
 //! read   ──> View (Arc) + marks (atomics) + generation ──> Tail, page cache, or a job
 //! ```
 
+mod aborted;
 mod append;
 mod buffers;
 mod committed;
@@ -55,6 +56,8 @@ pub use ladder::{Appended, LogId, Permit, Step, Ticket};
 pub use read::{ColdRead, Isolation, Read, Records, TimestampedOffset};
 pub use reserve::{RESERVE_FILE, ReserveReport};
 
+pub(crate) use aborted::{AbortedIndexes, Settled};
+pub(crate) use committed::Effort;
 pub(crate) use fetch::{Known, Source, read_segments};
 pub(crate) use inner::{Inner, View, Waiter};
 pub(crate) use marks::Marks;

@@ -68,6 +68,7 @@ impl Inner {
             writer.unsealed.retain(|unsealed| unsealed.segment.base() >= start);
             writer.damaged.retain(|range| range.segment >= start && self.is_missed(range));
             writer.producers.note_start(start);
+            writer.aborted.begin_at(start);
             let changed = writer.epochs.truncate_from_start(start);
             writer.epochs_unsynced |= changed;
             changed

@@ -70,6 +70,8 @@ impl Inner {
                     unsealed.segment.set_sealed();
                     writer.names.made += 1;
                 }
+                drop(writer);
+                self.list_unsure(&unsealed.segment);
                 continue;
             }
             if !names.are_synced() {

@@ -1,6 +1,6 @@
 //! What all logs of a data directory share: the disk, the driver's lists, and whether the directory has failed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
@@ -37,6 +37,13 @@ pub(crate) struct Limits {
     pub(crate) rules: Rules,
 }
 
+/// Segments whose indexes of aborted transactions may not be right, each to be looked through by a job, and whether one is.
+#[derive(Debug, Default)]
+struct UnsureAborted {
+    segments: BTreeSet<(LogId, Offset)>,
+    is_under_way: bool,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -56,6 +63,7 @@ pub(crate) struct Shared {
     pub(crate) reserve: Reserve,
     /// Segments in which something did not fit; each is to be examined.
     pub(crate) suspect: Mutex<Vec<(LogId, Offset)>>,
+    unsure_aborted: Mutex<UnsureAborted>,
     /// Logs with bytes that are not durable, and since when; each at most once.
     pub(crate) dirty: Mutex<VecDeque<(Monotonic, LogId)>>,
     pub(crate) progress: Progress,
@@ -96,6 +104,7 @@ impl Shared {
             sealing: Mutex::default(),
             put_off: Mutex::default(),
             suspect: Mutex::default(),
+            unsure_aborted: Mutex::default(),
             dirty: Mutex::default(),
             progress: Progress::default(),
             group_queue: Mutex::default(),
@@ -107,6 +116,27 @@ impl Shared {
             failed: AtomicBool::new(false),
             failure: OnceLock::new(),
         }))
+    }
+
+    /// A segment that grows no more has an index of aborted transactions that may not be right.
+    pub(crate) fn unsure_aborted(&self, log: LogId, segment: Offset) {
+        lock(&self.unsure_aborted).segments.insert((log, segment));
+    }
+
+    /// One of these segments, for a job. The next one is given when it is done: there may be many, and others are not to wait for all of them.
+    pub(crate) fn take_unsure_aborted(&self) -> Option<(LogId, Offset)> {
+        let mut unsure = lock(&self.unsure_aborted);
+        if unsure.is_under_way {
+            return None;
+        }
+        let next = unsure.segments.pop_first();
+        unsure.is_under_way = next.is_some();
+        next
+    }
+
+    /// The job is done.
+    pub(crate) fn end_unsure_aborted(&self) {
+        lock(&self.unsure_aborted).is_under_way = false;
     }
 
     /// A key for a task that waits.

@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::aborted::AbortedIndexes;
 use super::fetch::damaged;
 use super::inner::Inner;
 use super::producers::rebuild_producers;
@@ -104,6 +105,7 @@ impl Inner {
         {
             let mut writer = self.writer();
             (writer.uncut_epochs, writer.uncut_start) = (None, None);
+            writer.aborted.cut(last.base());
         }
         if epochs_changed {
             self.withdraw_epochs(Certainty::Written)?;
@@ -175,6 +177,7 @@ impl Inner {
             writer.names.made += 1;
             writer.producers = Producers::new(self.shared.limits.producers);
             writer.epochs = EpochHistory::default();
+            writer.aborted = AbortedIndexes::default();
         }
         self.publish_cut(segments, offset);
         self.marks.start.set(offset);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Closed;
+use super::aborted::AbortedIndexes;
 use super::config::LogConfig;
 use super::queue::WriteQueue;
 use crate::segment::{DamagedRange, FirstBatch, Segment};
@@ -35,6 +36,8 @@ pub(crate) struct Writer {
     pub(crate) unsealed: VecDeque<Unsealed>,
     /// What is known to be damaged, by segment and place; the segments know it too.
     pub(crate) damaged: Vec<DamagedRange>,
+    /// Whether the segments' indexes of aborted transactions are right.
+    pub(crate) aborted: AbortedIndexes,
     /// Whether its directory says that there may be gaps of offsets.
     pub(crate) gaps_noted: bool,
     /// The time of the last append.

@@ -9,7 +9,13 @@ use BadKind::Corrupt;
 use Item::{Bad, Batch};
 
 fn mark(end: i64, crc: u32, log_bytes: u64) -> Stop {
-    let marked = CleanPartition { end: at(end), last_batch_crc: Some(crc), log_bytes, index_crc: None };
+    let marked = CleanPartition {
+        end: at(end),
+        last_batch_crc: Some(crc),
+        log_bytes,
+        index_crc: None,
+        aborted_crc: None,
+    };
     Stop::Clean { facts: Some(marked) }
 }
 

@@ -156,7 +156,13 @@ fn an_end_below_the_recovery_point_is_told_and_lowers_it() {
 
 fn mark(end: i64, crc: Option<u32>, log_bytes: u64) -> Stop {
     Stop::Clean {
-        facts: Some(CleanPartition { end: at(end), last_batch_crc: crc, log_bytes, index_crc: None }),
+        facts: Some(CleanPartition {
+            end: at(end),
+            last_batch_crc: crc,
+            log_bytes,
+            index_crc: None,
+            aborted_crc: None,
+        }),
     }
 }
 

@@ -25,7 +25,7 @@ use std::sync::atomic::Ordering;
 pub use damage::DamagedRange;
 pub use name::{FileKind, file_path, parse_file_name};
 
-pub(crate) use aborted::LongAborted;
+pub(crate) use aborted::{AbortedDifference, LongAborted, aborted_difference};
 pub(crate) use files::{Exchanged, OpenFiles};
 pub(crate) use frame::{Frame, frame_at, is_whole};
 pub(crate) use home::{FirstBatch, Home, IndexSettings};

@@ -1,7 +1,7 @@
 //! What is known of the transactions of a segment: which were aborted by markers in it, as far as its batches were looked at.
 //!
-//! Kafka's `.txnindex` says the same, and has neither a checksum nor, in a log of ours, a reason to be there: so it is not asked. What this is
-//! made from is the snapshot of producers in front of the segment, which guards itself, and the headers of the batches.
+//! Kafka's `.txnindex` says the same, and has no checksum; one that is missing looks like one without entries. So it is not asked, and written
+//! by what is known here. What this is made from is the snapshot of producers in front of the segment, which guards itself, and the headers of the batches.
 
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, TryLockError};
@@ -65,6 +65,11 @@ impl Transactions {
     /// Whether no batch behind what was looked at can end a transaction that has records below `end`.
     pub(crate) fn has_all_below(&self, end: Offset) -> bool {
         self.behind >= end && self.open.values().all(|first| *first >= end)
+    }
+
+    /// All of what was looked at, in the order of their markers.
+    pub(crate) fn aborted(&self) -> &[AbortedTransaction] {
+        &self.aborted
     }
 
     /// Those with records from `from` on and below `end`.

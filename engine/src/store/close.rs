@@ -63,6 +63,20 @@ impl From<FileError> for CloseError {
     }
 }
 
+impl From<CutError> for CloseError {
+    fn from(error: CutError) -> Self {
+        match error {
+            CutError::Damaged(damage) => damage.into(),
+            CutError::File(error) => error.into(),
+            CutError::Closed(_) | CutError::Truncating => Self::Closed,
+        }
+    }
+}
+
+/// So much of what an opening has found, and no job has come to, is looked through for aborted transactions by the stop; of the rest the mark
+/// says nothing, and the next opening goes on with it.
+const UNSURE_BYTES_MAX: u64 = 1 << 30;
+
 impl Store {
     /// Stops cleanly. Appends are refused from now on; what was accepted is written and synced; the mark is written last, with the facts
     /// that `extra` adds and the session in which the broker stopped. The lock on the directory is given up in any case.
@@ -89,13 +103,13 @@ impl Store {
         extra: serde_json::Map<String, serde_json::Value>,
         broker_epoch: Option<i64>,
     ) -> Result<(), CloseError> {
-        let mut partitions = BTreeMap::new();
+        let (mut partitions, mut unsure_bytes_max) = (BTreeMap::new(), UNSURE_BYTES_MAX);
         let logs = self.logs();
         for log in &logs {
             log.0.refuse_appends();
         }
         for log in &logs {
-            partitions.insert(log.name().to_string(), self.close_log(&log.0)?);
+            partitions.insert(log.name().to_string(), self.close_log(&log.0, &mut unsure_bytes_max)?);
         }
         self.write_checkpoints()?;
         if let Some(failure) = self.failure() {
@@ -108,7 +122,7 @@ impl Store {
         written.map_err(|source| FileError { path, source }.into())
     }
 
-    fn close_log(&self, log: &Arc<Inner>) -> Result<CleanPartition, CloseError> {
+    fn close_log(&self, log: &Arc<Inner>, unsure_bytes_max: &mut u64) -> Result<CleanPartition, CloseError> {
         let _maintenance = lock(&log.maintenance);
         log.drain().map_err(|why| match self.failure() {
             Some(failure) => CloseError::Failed(failure.clone()),
@@ -133,9 +147,12 @@ impl Store {
             log.write_snapshot(end, &snapshot)?;
         }
         log.marks.durable.raise(end);
+        log.settle_all_aborted(unsure_bytes_max)?;
+        let aborted_crc = log.writer().aborted.crc();
         log.write_epochs(Certainty::Durable)?;
         log.sync_directory()?;
-        Ok(CleanPartition { end, last_batch_crc: last_crc(log)?, log_bytes: segment.size(), index_crc })
+        let last_batch_crc = last_crc(log)?;
+        Ok(CleanPartition { end, last_batch_crc, log_bytes: segment.size(), index_crc, aborted_crc })
     }
 }
 
@@ -143,9 +160,5 @@ impl Store {
 fn last_crc(log: &Arc<Inner>) -> Result<Option<u32>, CloseError> {
     let segment = Arc::clone(&log.writer().active.segment);
     let crc = segment.last_crc(log.marks.written.get());
-    crc.map_err(|error| match walk_failed(&segment, error) {
-        CutError::Damaged(damage) => damage.into(),
-        CutError::File(error) => error.into(),
-        CutError::Closed(_) | CutError::Truncating => CloseError::Closed,
-    })
+    crc.map_err(|error| walk_failed(&segment, error).into())
 }

@@ -73,6 +73,11 @@ impl Trust<'_> {
         self.facts?.partition(name)?.index_crc
     }
 
+    /// The CRC of the log's indexes of aborted transactions, as the mark has it.
+    pub(super) fn aborted_crc(&self, name: &TopicPartition) -> Option<u32> {
+        self.facts?.partition(name)?.aborted_crc
+    }
+
     fn stop(&self, name: &TopicPartition) -> recovery::Stop {
         match self.stop {
             Stop::Clean => {

@@ -74,6 +74,14 @@ pub enum Job {
         /// The segment's base offset.
         segment: Offset,
     },
+    /// Look through the batches of a segment that grows no more, or of a piece of it, and have its index of aborted transactions (`.txnindex`)
+    /// say what they say: for a Kafka that is given the directory. A crash leaves the old file or the new one.
+    IndexAborted {
+        /// The log.
+        log: LogId,
+        /// The segment's base offset.
+        segment: Offset,
+    },
     /// Replace a range of offsets, in one segment, by what somebody else has of it; what was damaged there is whole again. The log neither
     /// grows nor shrinks. A crash leaves the old or the new. What the log knows of producers stays as it was until the next opening.
     Repair {
@@ -169,6 +177,16 @@ pub enum JobDone {
         /// All that is damaged in it.
         damaged: Vec<DamagedRange>,
     },
+    /// A segment's index of aborted transactions says what its batches say, unless more of them is to be looked through, they are damaged, or
+    /// the segment is no more.
+    AbortedIndexed {
+        /// The log.
+        log: LogId,
+        /// The segment's base offset.
+        segment: Offset,
+        /// Whether the index said something else, and was written anew.
+        rewritten: bool,
+    },
     /// A range was replaced, for certain.
     Repaired {
         /// The log.
@@ -225,6 +243,8 @@ pub enum JobKind {
     ColdRead,
     /// [`Job::Examine`].
     Examine,
+    /// [`Job::IndexAborted`].
+    IndexAborted,
     /// [`Job::Repair`].
     Repair,
     /// [`Job::DeleteLog`].

@@ -47,6 +47,7 @@ impl Job {
             Self::OffsetCheckpoint { .. } => JobKind::OffsetCheckpoint,
             Self::ColdRead(_) => JobKind::ColdRead,
             Self::Examine { .. } => JobKind::Examine,
+            Self::IndexAborted { .. } => JobKind::IndexAborted,
             Self::Repair { .. } => JobKind::Repair,
             Self::DeleteLog { .. } => JobKind::DeleteLog,
             Self::Reopen { .. } => JobKind::Reopen,
@@ -62,6 +63,7 @@ impl Job {
             | Self::Retention { log, .. }
             | Self::Seal { log }
             | Self::Examine { log, .. }
+            | Self::IndexAborted { log, .. }
             | Self::Repair { log, .. }
             | Self::DeleteLog { log }
             | Self::Reopen { log, .. } => Some(*log),
@@ -106,6 +108,8 @@ impl Store {
         suspect.sort_unstable();
         suspect.dedup();
         jobs.extend(suspect.into_iter().map(|(log, segment)| Job::Examine { log, segment }));
+        let unsure = shared.take_unsure_aborted();
+        jobs.extend(unsure.map(|(log, segment)| Job::IndexAborted { log, segment }));
         let logs = self.take_dirty(now);
         let lists = [logs, shared.take_holders(), shared.take_put_off(now)];
         jobs.extend(lists.into_iter().filter(|logs| !logs.is_empty()).map(sync));
@@ -199,6 +203,11 @@ impl Store {
                 Ok(JobDone::Read { asked, result: self.read_cold(&inner, &asked) })
             }
             Job::Examine { log, segment } => self.examine_segment(log, segment),
+            Job::IndexAborted { log, segment } => {
+                let indexed = self.index_aborted(log, segment);
+                self.shared().end_unsure_aborted();
+                indexed
+            }
             Job::Repair { log, offsets, batches, now } => self.repair(log, offsets, &batches, now),
             Job::DeleteLog { log } => self.delete_files(log),
             Job::Reopen { log, now } => {

@@ -1,5 +1,6 @@
 //! Opening one log: facts are read, recovery plans, the plan's steps are carried out, and the log runs.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +17,8 @@ use crate::checkpoint::{
 };
 use crate::disk::{File, Open};
 use crate::log::{
-    Active, CutError, FileError, Log, LogConfig, ReadError, Unsealed, new_active, rebuild_producers,
+    AbortedIndexes, Active, CutError, FileError, Log, LogConfig, ReadError, Unsealed, new_active,
+    rebuild_producers,
 };
 use crate::recovery::{FileFact, Plan, RecoveryPoint, Step};
 use crate::rules::Rule;
@@ -39,12 +41,7 @@ impl Store {
         let (mut gathered, mut plan) = loading.plan()?;
         loading.apply(&plan)?;
         let mut loaded = loading.read(loading.assemble(&plan, &mut gathered))?;
-        let is_there = |file: &FileFact| file.name.ends_with(FileKind::AbortedIndex.suffix());
-        if gathered.facts.files.iter().any(is_there)
-            && let Some(long) = loading.read(loaded.active.segment.aborted_above(plan.end))?
-        {
-            loading.change(long.cut())?;
-        }
+        loaded.aborted = loading.aborted_indexes(&plan, &gathered, &loaded)?;
         loaded.topic_id = metadata.known();
         let log = self.make_log(loaded);
         let rebuilt = rebuild_producers(&log.0, plan.end, now.monotonic);
@@ -119,6 +116,38 @@ impl Loading<'_> {
 
     fn plan(&self) -> Result<(Gathered, Plan), LoadError> {
         Ok(self.read(self.gathering().plan())??)
+    }
+
+    /// The indexes of aborted transactions, that of the last segment without what its log does not have.
+    fn aborted_indexes(
+        &self,
+        plan: &Plan,
+        gathered: &Gathered,
+        loaded: &LoadedLog,
+    ) -> Result<AbortedIndexes, LoadError> {
+        let is_there = |base| {
+            let is_its = |file: &FileFact| {
+                file.bytes > 0 && parse_file_name(&file.name) == Some((base, FileKind::AbortedIndex))
+            };
+            gathered.facts.files.iter().any(is_its)
+        };
+        let mut files = BTreeMap::new();
+        let mut proof = self.source.trust.aborted_crc(&self.source.name).filter(|_| plan.suspect.is_empty());
+        for segment in loaded.segments.iter().filter(|segment| is_there(segment.base())) {
+            let Some(bytes) = self.read(segment.aborted_bytes())? else {
+                proof = None;
+                continue;
+            };
+            files.insert(segment.base(), crc32fast::hash(&bytes));
+            if Arc::ptr_eq(segment, &loaded.active.segment)
+                && let Some(long) = self.read(segment.aborted_above(plan.end))?
+            {
+                proof = None;
+                self.change(long.cut())?;
+            }
+        }
+        let bases = loaded.segments.iter().map(|segment| segment.base());
+        Ok(AbortedIndexes::found(files, bases, proof))
     }
 
     fn apply(&self, plan: &Plan) -> Result<(), LoadError> {
@@ -270,6 +299,7 @@ impl Loading<'_> {
             epochs: plan.epochs.clone(),
             producers: Producers::new(shared.limits.producers),
             unsealed,
+            aborted: AbortedIndexes::default(),
             names_unsynced: point < plan.end,
             gaps_noted: gathered.facts.files.iter().any(|file| file.name == GAPS_NOTE)
                 || plan.steps.contains(&Step::NoteGaps),

@@ -8,7 +8,7 @@ use super::Store;
 use super::recover::LoadedLog;
 use crate::checkpoint::{PARTITION_METADATA, write_partition_metadata};
 use crate::disk::{is_full, is_passing};
-use crate::log::{Active, Log, LogConfig, LogId, StoreFailure, lock, new_active};
+use crate::log::{AbortedIndexes, Active, Log, LogConfig, LogId, StoreFailure, lock, new_active};
 use crate::state::{EpochHistory, Producers};
 use crate::units::{Now, Offset, TopicId, TopicPartition};
 
@@ -128,6 +128,7 @@ impl Store {
             epochs: EpochHistory::default(),
             producers: Producers::new(shared.limits.producers),
             unsealed: Vec::new(),
+            aborted: AbortedIndexes::default(),
             names_unsynced: false,
             gaps_noted: false,
             is_dirty: false,

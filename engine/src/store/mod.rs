@@ -5,6 +5,8 @@
 
 #[cfg(test)]
 mod aborted_test;
+#[cfg(test)]
+mod aborted_written_test;
 mod checkpoints;
 mod close;
 #[cfg(test)]
@@ -33,6 +35,7 @@ mod full_disk_test;
 #[cfg(test)]
 mod gaps_test;
 mod gather;
+mod index_aborted;
 #[cfg(test)]
 mod index_damage_test;
 mod job;

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError};
 
 use super::Store;
 use crate::log::{
-    Active, Inner, Log, LogConfig, LogId, Marks, Names, Phase, SyncState, Tail, Unsealed, View, WriteQueue,
-    Writer, lock,
+    AbortedIndexes, Active, Inner, Log, LogConfig, LogId, Marks, Names, Phase, SyncState, Tail, Unsealed,
+    View, WriteQueue, Writer, lock,
 };
 use crate::segment::Segment;
 use crate::state::{EpochHistory, Producers};
@@ -30,6 +30,8 @@ pub(super) struct LoadedLog {
     pub(super) epochs: EpochHistory,
     pub(super) producers: Producers,
     pub(super) unsealed: Vec<Unsealed>,
+    /// What is known of the indexes of aborted transactions.
+    pub(super) aborted: AbortedIndexes,
     pub(super) names_unsynced: bool,
     /// Whether its directory says that it may have gaps.
     pub(super) gaps_noted: bool,
@@ -63,6 +65,7 @@ impl Store {
             names: Names { made: u64::from(loaded.names_unsynced), synced: 0 },
             unsealed: VecDeque::from(loaded.unsealed),
             damaged: Vec::new(),
+            aborted: loaded.aborted,
             gaps_noted: loaded.gaps_noted,
             clock: loaded.now,
             listed_dirty: loaded.is_dirty,
@@ -95,10 +98,16 @@ impl Store {
                 *slot = Some(Arc::clone(&log.0));
             }
         }
-        let (seals, is_dirty) = {
+        let (seals, is_dirty, unsure) = {
             let writer = log.0.writer();
-            (!writer.unsealed.is_empty(), writer.listed_dirty)
+            // The one that grows is looked through when it grows no more.
+            let active = writer.active.segment.base();
+            let unsure: Vec<_> = writer.aborted.all_unsure().filter(|base| *base != active).collect();
+            (!writer.unsealed.is_empty(), writer.listed_dirty, unsure)
         };
+        for base in unsure {
+            shared.unsure_aborted(id, base);
+        }
         if seals {
             lock(&shared.sealing).push(id);
         }

@@ -196,13 +196,15 @@ impl Store {
         let home = self.shared().home(Arc::clone(&log.directory), &log.config());
         let new = Arc::new(Segment::sealed(home, old.base(), bytes));
         {
-            let _writer = log.writer();
+            let mut writer = log.writer();
+            writer.aborted.change(old.base());
             let mut segments = log.view().segments.clone();
             for segment in segments.iter_mut().filter(|segment| Arc::ptr_eq(segment, old)) {
                 *segment = Arc::clone(&new);
             }
             log.set_segments(segments);
         }
+        log.list_unsure(&new);
         log.set_damaged(&new, Some(bytes), left);
     }
 }

@@ -214,8 +214,10 @@ public final class Hand {
             done.put("start", consumer.position(where));
             done.put("end", end);
             for (int empty = 0; consumer.position(where) < end; ) {
+                long before = consumer.position(where);
                 var polled = consumer.poll(Duration.ofSeconds(4));
-                empty = polled.isEmpty() ? empty + 1 : 0;
+                // What was aborted is passed over, and nothing is given of it.
+                empty = consumer.position(where) == before ? empty + 1 : 0;
                 if (empty > 1) throw new IllegalStateException("nothing comes any more at " + consumer.position(where));
                 for (var record : polled) {
                     ObjectNode one = records.addObject();

@@ -210,9 +210,10 @@ impl Hand {
                 self.logs.iter_mut().for_each(|(_, _, story)| story.checkpointed(self.number));
                 Ok(())
             }
-            JobDone::Synced { .. } | JobDone::Sealed { .. } | JobDone::Examined { .. } => {
-                self.tell_marks(at, &log)
-            }
+            JobDone::Synced { .. }
+            | JobDone::Sealed { .. }
+            | JobDone::AbortedIndexed { .. }
+            | JobDone::Examined { .. } => self.tell_marks(at, &log),
             JobDone::Failed { error, .. } => self.room.fail(format!("a job: {error}")),
             other @ (JobDone::OffsetCheckpointed { .. }
             | JobDone::Read { .. }

@@ -309,6 +309,7 @@ impl Trial {
             | JobDone::OffsetCheckpointed { .. }
             | JobDone::Read { .. }
             | JobDone::Deleted { .. }
+            | JobDone::AbortedIndexed { .. }
             | JobDone::Examined { .. } => Ok(()),
             JobDone::Reopened { log, .. } => Err(format!("nobody asked for {log:?} to be opened again")),
             JobDone::Repaired { damaged, .. } => {

@@ -42,6 +42,14 @@ struct Known {
     is_compacted: bool,
 }
 
+impl Known {
+    /// Whether whoever has left the log has left an index of aborted transactions where there are any.
+    fn leaves_aborted(&self) -> bool {
+        let is_proven = matches!(self.stop, Stop::Clean { facts: Some(mark) } if mark.aborted_crc.is_some());
+        self.is_kafkas || is_proven
+    }
+}
+
 impl ReadOnlyStore {
     /// Reads all of a log and compares everything in it with everything else; see the module's documentation. `watch` is told how many bytes
     /// have been read since it was last told. Blocks meanwhile.
@@ -189,7 +197,7 @@ impl ReadOnlyStore {
             // From the oldest segment on they are deleted, the log of each last, and the start that says so may not be written down yet.
             let is_oldest = known.sight.segments.first().is_some_and(|first| first.base() == base);
             let may_be_going = is_oldest && (!known.is_clean() || next <= known.plan.start);
-            Derived::Compared { indexes_needed: !may_be_going, aborted_needed: known.is_kafkas }
+            Derived::Compared { indexes_needed: !may_be_going, aborted_needed: known.leaves_aborted() }
         } else {
             Derived::Unsettled
         };

@@ -13,7 +13,7 @@ use crate::batch::BatchHeader;
 use crate::disk::Open;
 use crate::index::{AbortedTransaction, decode_aborted};
 use crate::log::transaction_marker;
-use crate::segment::{FileKind, Frame, Home, file_path};
+use crate::segment::{AbortedDifference, FileKind, Frame, Home, aborted_difference, file_path};
 use crate::state::{MarkerKind, ProducerBatch, Producers, ProducersConfig, Removed};
 use crate::units::{Monotonic, Offset, Timestamp};
 
@@ -249,9 +249,11 @@ impl<'a> Witness<'a> {
         if !self.is_certain {
             return Ok(());
         }
-        if let Some(fault) = difference(&said, seen, self.first, Removed::None) {
-            let is_excused_by_compaction = difference(&said, seen, self.first, Removed::Any).is_none();
-            self.told.push(Told { finding: Finding::new(path, fault), is_excused_by_compaction });
+        let difference = |removed| aborted_difference(&said, seen, self.first, removed);
+        if let Some(AbortedDifference { expected, found }) = difference(Removed::None) {
+            let finding = Finding::new(path, Fault::Aborted { expected, found });
+            let is_excused_by_compaction = difference(Removed::Any).is_none();
+            self.told.push(Told { finding, is_excused_by_compaction });
         }
         Ok(())
     }
@@ -268,31 +270,4 @@ impl<'a> Witness<'a> {
         bytes.truncate(count);
         Ok(Some(bytes))
     }
-}
-
-/// The first transaction that an index and the log say differently. Of what began below the log's first batch the log knows no beginning.
-fn difference(
-    said: &[AbortedTransaction],
-    seen: &[AbortedTransaction],
-    first: Offset,
-    removed: Removed,
-) -> Option<Fault> {
-    let is_any = removed == Removed::Any;
-    for one in said {
-        let expected = seen.iter().find(|other| other.marker == one.marker).copied();
-        let fits = match expected {
-            Some(other) => {
-                one.producer == other.producer
-                    && (one.first == other.first
-                        || ((is_any || one.first < first) && one.first < other.first))
-                    && (one.last_stable == other.last_stable || is_any || one.last_stable < first)
-            }
-            None => is_any || one.first < first,
-        };
-        if !fits {
-            return Some(Fault::Aborted { expected, found: Some(*one) });
-        }
-    }
-    let lacking = seen.iter().find(|one| said.iter().all(|other| other.marker != one.marker));
-    lacking.map(|one| Fault::Aborted { expected: Some(*one), found: None })
 }
