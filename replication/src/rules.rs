@@ -27,12 +27,16 @@ pub enum Rule {
     NextFetchWaitsForWritten,
     /// A log grows only where the checkpoint of high watermarks names nothing above its end.
     GrowAboveCheckpoint,
+    /// A leader with a damaged range gives way to a replica in sync that has none.
+    DamagedDoNotLead,
+    /// A damaged range is fetched only from a leader whose history this log was seen to be a beginning of.
+    RepairWhereLogsAgree,
 }
 
 /// Which rules hold; all of them by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
-    off: u16,
+    off: u64,
 }
 
 impl Rules {

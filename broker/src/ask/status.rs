@@ -64,6 +64,9 @@ pub struct PartitionLine {
     /// Ends from which on records may be lost, though nobody knows of any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub possibly_lost_from: Vec<i64>,
+    /// Who has a range of offsets that cannot be read, until it is fetched from another replica.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<i32>,
 }
 
 /// A replica that is not in sync.
@@ -154,6 +157,12 @@ impl PartitionLine {
             let since = out.since_ms.map_or_else(String::new, |since| format!(" for {}", ago(since, now)));
             let _infallible = writeln!(text, "    broker {} is out of sync{since}: {}", out.id, out.reason);
         }
+        for id in &self.damaged {
+            let _infallible = writeln!(
+                text,
+                "    broker {id} cannot read a range of its log; it is repaired from a replica that is whole"
+            );
+        }
         for (from, to) in &self.lost {
             let to = to.map_or_else(String::new, |to| format!(" up to {to}"));
             let _infallible = writeln!(text, "    LOST: the committed records from {from} on{to}");
@@ -200,6 +209,7 @@ fn line(name: &TopicPartition, state: &PartitionState) -> PartitionLine {
         log_end: None,
         lost: state.losses.iter().map(|loss| (loss.from.value(), loss.to.map(Offset::value))).collect(),
         possibly_lost_from: state.possible_losses.iter().map(|loss| loss.from.value()).collect(),
+        damaged: state.damaged.iter().map(|node| node.value()).collect(),
     }
 }
 

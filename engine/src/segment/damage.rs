@@ -8,9 +8,8 @@ use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
 use crate::units::{Offset, OffsetRange};
 
-/// Offsets that are in the log and cannot be read.
+/// Offsets that are in the log and cannot be read. A part of [`LogFacts`](crate::log::LogFacts), and like those not `#[non_exhaustive]`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-#[non_exhaustive]
 pub struct DamagedRange {
     /// The base offset of the segment.
     pub segment: Offset,

@@ -5,6 +5,8 @@
 //! eligible, alive, not suspect         the same: the high watermark stood still since it left the ISR
 //! all eligible alive, all suspect      the highest (epoch, end) leads; what that loses is recorded
 //! otherwise                            nobody leads: wait
+//!
+//! Who has a damaged range comes behind those who have none, and waits for one of them who is away.
 //! ```
 
 use highwater_engine::units::{LeaderEpoch, NodeId, Offset};
@@ -32,28 +34,52 @@ pub(super) enum Choice {
 
 /// Chooses a leader for a partition whose leader is gone.
 pub(super) fn choose(cluster: &ClusterState, partition: &PartitionState, trust: Trust) -> Option<Choice> {
-    let trusted = |node: &NodeId| {
-        cluster.takes_part(*node) && (trust == Trust::Everybody || !partition.suspects.contains_key(node))
+    let trusted = |node: &NodeId| trust == Trust::Everybody || !partition.suspects.contains_key(node);
+    let is_complete = |node: &NodeId| trusted(node) && !partition.damaged.contains(node);
+    let there = || {
+        let in_order = partition.replicas.iter().copied().filter(|node| cluster.takes_part(*node));
+        let in_sync = in_order.clone().filter(|node| partition.in_sync(*node));
+        in_sync.chain(in_order.filter(|node| partition.eligible.contains(node)))
     };
-    let mut in_order = partition.replicas.iter().copied();
-    if let Some(node) = in_order.clone().find(|node| partition.in_sync(*node) && trusted(node)) {
+    if let Some(node) = there().find(is_complete) {
         return Some(Choice::Safe(node));
     }
-    if let Some(node) = in_order.find(|node| partition.eligible.contains(node) && trusted(node)) {
+    if partition.eligible.iter().any(is_complete) {
+        // It is away, and has what is damaged here.
+        return None;
+    }
+    if let Some(node) = there().find(trusted) {
         return Some(Choice::Safe(node));
     }
-    let complete = partition
+    let all_are_there = partition
         .eligible
         .iter()
         .all(|node| cluster.takes_part(*node) && partition.reports.contains_key(node));
-    if !complete {
+    if !all_are_there {
         return None;
     }
     best_reported(partition, |node| partition.eligible.contains(&node))
         .map(|(node, report)| Choice::BestOfAll(node, report))
 }
 
-/// The replica with the highest (epoch, end) among the reports of `candidates`; of equal ones the first assigned.
+/// A leader with a damaged range gives way to a member of the ISR that has none: nothing is lost, and the range is fetched from that one.
+/// Says whether it does.
+pub(super) fn give_way(cluster: &ClusterState, partition: &mut PartitionState) -> bool {
+    let is_damaged = partition.leader.is_some_and(|leader| partition.damaged.contains(&leader));
+    let heir = partition.replicas.iter().copied().find(|node| is_complete_heir(cluster, partition, *node));
+    if let Some(heir) = heir.filter(|_| is_damaged) {
+        partition.leader = Some(heir);
+        return true;
+    }
+    false
+}
+
+/// Whether this member of the ISR is there and lacks nothing.
+pub(super) fn is_complete_heir(cluster: &ClusterState, partition: &PartitionState, node: NodeId) -> bool {
+    partition.in_sync(node) && cluster.takes_part(node) && !partition.damaged.contains(&node)
+}
+
+/// The replica with the highest (epoch, end) among the reports of `candidates`; of equal ones one without damage, and the first assigned.
 pub(super) fn best_reported(
     partition: &PartitionState,
     candidates: impl Fn(NodeId) -> bool,
@@ -61,8 +87,10 @@ pub(super) fn best_reported(
     let mut best: Option<(NodeId, ReplicaReport)> = None;
     for node in partition.replicas.iter().copied().filter(|node| candidates(*node)) {
         let Some(report) = partition.reports.get(&node) else { continue };
-        let rank = |report: &ReplicaReport| (report.last_epoch, report.end);
-        if best.is_none_or(|(_, so_far)| rank(report) > rank(&so_far)) {
+        let rank = |node: &NodeId, report: &ReplicaReport| {
+            (report.last_epoch, report.end, !partition.damaged.contains(node))
+        };
+        if best.is_none_or(|(other, so_far)| rank(&node, report) > rank(&other, &so_far)) {
             best = Some((node, *report));
         }
     }

@@ -204,19 +204,18 @@ fn preferred_leaders_get_theirs_back_when_it_is_time_and_not_sooner() {
 }
 
 #[test]
-fn a_leader_whose_log_is_damaged_resigns_only_for_somebody_else() {
+fn who_resigns_because_of_its_log_is_out_and_who_resigns_its_epoch_leads_in_another() {
     let mut it = Fixture::three(&[]);
     let resign = |it: &mut Fixture, from: i32, why| {
         let leader_epoch = it.p().leader_epoch;
         it.ask(Some(from), ControllerRequest::Resign { partition: p0(), leader_epoch, why });
     };
-    resign(&mut it, 1, ResignCause::LogDamaged);
-    assert_eq!(it.shape(), (Some(2), 1, vec![2, 3], vec![2, 3]));
+    resign(&mut it, 1, ResignCause::SecondIncarnation);
+    assert_eq!(it.shape(), (Some(1), 2, vec![1, 2, 3], vec![1, 2, 3]), "the same leader in another epoch");
+    resign(&mut it, 1, ResignCause::LogFailed);
+    assert_eq!(it.shape(), (Some(2), 3, vec![2, 3], vec![2, 3]));
+    assert_eq!(it.p().suspects[&node(1)], Suspicion::LogFailed);
     it.ended(3);
-    resign(&mut it, 2, ResignCause::SecondIncarnation);
-    assert_eq!(it.shape(), (Some(2), 3, vec![2], vec![2, 3]), "the same leader in another epoch");
-    resign(&mut it, 2, ResignCause::LogDamaged);
-    assert_eq!(it.shape(), (Some(2), 3, vec![2], vec![2, 3]), "nobody else could lead");
     resign(&mut it, 2, ResignCause::LogFailed);
     assert_eq!(it.shape(), (None, 4, vec![], vec![2, 3]));
     assert_eq!(it.p().suspects[&node(2)], Suspicion::LogFailed);

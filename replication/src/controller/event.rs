@@ -65,6 +65,20 @@ pub enum ControllerEvent {
         /// Why.
         why: Suspicion,
     },
+    /// A range of a replica's log is damaged.
+    Damaged {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Which replica.
+        node: NodeId,
+    },
+    /// Nothing of a replica's log is damaged any more.
+    Whole {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Which replica.
+        node: NodeId,
+    },
     /// An election gave committed records up.
     Lost {
         /// Which partition.
@@ -119,6 +133,8 @@ pub enum LeaderReason {
     LeaderGone,
     /// The old one stops by order.
     LeaderStops,
+    /// A range of the old one's log is damaged, and this one is complete.
+    LeaderDamaged,
     /// A replica that may lead came back.
     Returned,
     /// Every eligible replica has registered; this is the best of them.
@@ -147,6 +163,7 @@ impl fmt::Display for LeaderReason {
             Self::Created => "the topic is new",
             Self::LeaderGone => "the leader is gone",
             Self::LeaderStops => "the leader stops",
+            Self::LeaderDamaged => "a range of the leader's log is damaged, and this one is complete",
             Self::Returned => "a replica that may lead came back",
             Self::BestOfAll => "every eligible replica has registered, and it has the most",
             Self::Preferred => "it is the preferred leader",
@@ -174,6 +191,12 @@ impl fmt::Display for ControllerEvent {
             Self::JoinedIsr { partition, node } => write!(f, "{partition}: broker {node} joined the ISR"),
             Self::Suspected { partition, node, why } => {
                 write!(f, "{partition}: broker {node} may have lost records: {why}")
+            }
+            Self::Damaged { partition, node } => {
+                write!(f, "{partition}: a range of the log of broker {node} is damaged")
+            }
+            Self::Whole { partition, node } => {
+                write!(f, "{partition}: the log of broker {node} is whole again")
             }
             Self::Lost { partition, from, to: Some(to) } => {
                 write!(f, "{partition}: committed records {from}..{to} are lost")

@@ -7,6 +7,7 @@ use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, Offset, Times
 
 use super::*;
 use crate::ids::{BrokerEpoch, PartitionEpoch};
+pub(super) use crate::partition::Integrity;
 use crate::rules::Rules;
 
 pub(super) fn node(id: i32) -> NodeId {
@@ -146,6 +147,7 @@ impl Fixture {
             known_committed: Some(offset(known_committed)),
             recovery_point: Some(offset(0)),
             condition: Condition::Fits,
+            integrity: Integrity::Whole,
         }
     }
 

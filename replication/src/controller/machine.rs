@@ -145,6 +145,11 @@ impl Controller {
                     machine.resign(sender, &partition, leader_epoch, why)
                 });
             }
+            ControllerRequest::ReportIntegrity { partition, topic_id, integrity } => {
+                self.reply_to_broker(id, sender, |machine, sender| {
+                    machine.report_integrity(sender, &partition, topic_id, integrity)
+                });
+            }
             ControllerRequest::CreateTopic(topic) => self.create_topic(id, topic),
             ControllerRequest::DeleteTopic { name } => {
                 let outcome = self.delete_topic(&name);
@@ -276,10 +281,13 @@ impl Controller {
     pub(super) fn change_partition(
         &mut self,
         name: &TopicPartition,
-        next: PartitionState,
+        mut next: PartitionState,
         out: OutReason,
         why: LeaderReason,
     ) -> Result<(), EpochsUsedUp> {
+        let gives_way =
+            self.rules.holds(Rule::DamagedDoNotLead) && election::give_way(&self.state, &mut next);
+        let why = if gives_way { LeaderReason::LeaderDamaged } else { why };
         let Some(topic) = self.state.topics.get(name.topic()) else { return Ok(()) };
         let Some(old) = self.state.partition(name).cloned() else { return Ok(()) };
         let min_isr = topic.min_isr(old.replicas.len());
@@ -306,6 +314,12 @@ impl Controller {
                     why: *suspicion,
                 });
             }
+        }
+        for node in next.damaged.difference(&old.damaged) {
+            self.event(ControllerEvent::Damaged { partition: partition(), node: *node });
+        }
+        for node in old.damaged.difference(&next.damaged) {
+            self.event(ControllerEvent::Whole { partition: partition(), node: *node });
         }
         for node in old.isr.iter().filter(|node| !next.isr.contains(node)) {
             if let Some(out) = next.out_of_sync.get(node) {

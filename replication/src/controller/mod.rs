@@ -22,6 +22,8 @@ mod topics;
 mod view;
 
 #[cfg(test)]
+mod damage_test;
+#[cfg(test)]
 mod election_test;
 #[cfg(test)]
 mod fixture;

@@ -38,6 +38,10 @@ impl Controller {
         if !partition.in_sync(node) || !self.state.takes_part(node) {
             return Err(ElectionRefusal::NotInSync { node });
         }
+        let leader_is_damaged = partition.leader.is_some_and(|leader| partition.damaged.contains(&leader));
+        if partition.damaged.contains(&node) && !leader_is_damaged {
+            return Err(ElectionRefusal::Damaged { node });
+        }
         let mut next = partition.clone();
         next.leader = Some(node);
         Ok(next)

@@ -10,6 +10,7 @@ use super::change::Change;
 use super::refusal::{ElectionRefusal, IsrRefusal, RegistrationRefusal, TopicRefusal};
 use super::state::{ClusterState, OutReason, ReplicaReport};
 use crate::ids::{BrokerEpoch, PartitionEpoch};
+use crate::partition::Integrity;
 
 /// A request and who sends it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +58,15 @@ pub enum ControllerRequest {
         leader_epoch: LeaderEpoch,
         /// Why.
         why: ResignCause,
+    },
+    /// A range of a replica's log is damaged, or none is any more. Answer: [`ControllerReply::Heard`].
+    ReportIntegrity {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Its topic's id.
+        topic_id: TopicId,
+        /// What it is now.
+        integrity: Integrity,
     },
     /// A topic is to be created. Answered when it is, or when it cannot be: [`ControllerReply::TopicCreated`].
     CreateTopic(NewTopic),
@@ -148,6 +158,8 @@ pub struct ReplicaFacts {
     pub recovery_point: Option<Offset>,
     /// What its files look like.
     pub condition: Condition,
+    /// Whether all that is there passes its checks.
+    pub integrity: Integrity,
 }
 
 /// What a log's files looked like when they were opened.
@@ -172,8 +184,6 @@ pub enum Condition {
 pub enum ResignCause {
     /// Its log failed and is closed. It is suspect and out of the ISR; if it led, somebody else does, or nobody. Of any replica.
     LogFailed,
-    /// A range of its log is damaged. Somebody else leads; if nobody can, it goes on.
-    LogDamaged,
     /// Its process was started again within the epoch. It may lead, but under another epoch (S34).
     SecondIncarnation,
 }

@@ -134,6 +134,12 @@ pub enum ElectionRefusal {
         /// Who was asked for.
         node: NodeId,
     },
+    /// `PREFERRED_LEADER_NOT_AVAILABLE`: a range of its log is damaged, and the leader's is whole.
+    #[error("a range of the log of node {node} is damaged, and the leader's log is whole")]
+    Damaged {
+        /// Who was asked for.
+        node: NodeId,
+    },
     /// `ELIGIBLE_LEADERS_NOT_AVAILABLE`.
     #[error("no replica that could lead is alive and has reported its end")]
     NobodyAvailable,

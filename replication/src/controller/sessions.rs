@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use highwater_engine::units::{LeaderEpoch, NodeId, Offset, TopicPartition};
+use highwater_engine::units::{LeaderEpoch, NodeId, Offset, TopicId, TopicPartition};
 
 use super::change::Change;
 use super::election;
@@ -14,8 +14,9 @@ use super::protocol::{
     Condition, ControllerReply, Registration, ReplicaFacts, ResignCause, Sender, SessionBegun,
 };
 use super::refusal::RegistrationRefusal;
-use super::state::{Broker, BrokerStatus, OutReason, ReplicaReport, Suspicion};
+use super::state::{Broker, BrokerStatus, OutReason, PartitionState, ReplicaReport, Suspicion};
 use crate::ids::BrokerEpoch;
+use crate::partition::Integrity;
 
 impl Controller {
     pub(super) fn session_lasts(&self, sender: Sender) -> bool {
@@ -114,6 +115,7 @@ impl Controller {
             {
                 next.suspects.entry(node).or_insert(why);
             }
+            note_integrity(&mut next, node, facts.map_or(Integrity::Whole, |facts| facts.integrity));
             if let Some(facts) = facts {
                 election::confirm_losses(&mut next, &report_of(facts));
             }
@@ -168,6 +170,8 @@ impl Controller {
             }
         }
         self.change_or_leave(name, next, out, LeaderReason::LeaderGone);
+        // Who was waited for because it is complete may not be eligible any more.
+        self.elect_if_leaderless(name, LeaderReason::LeaderGone);
     }
 
     pub(super) fn process_ended(&mut self, node: NodeId, process: Option<u32>) {
@@ -189,13 +193,16 @@ impl Controller {
             let Some(partition) = self.state.partition(&name) else { continue };
             let mut next = partition.clone();
             if next.leader == Some(node) {
-                let heir =
-                    next.replicas.iter().find(|heir| next.in_sync(**heir) && self.state.takes_part(**heir));
-                let Some(heir) = heir else {
+                let complete = |heir: &&NodeId| election::is_complete_heir(&self.state, &next, **heir);
+                let in_sync = |heir: &&NodeId| {
+                    next.damaged.contains(&node) && next.in_sync(**heir) && self.state.takes_part(**heir)
+                };
+                let heir = next.replicas.iter().find(complete).or_else(|| next.replicas.iter().find(in_sync));
+                let Some(heir) = heir.copied() else {
                     remaining += 1;
                     continue;
                 };
-                next.leader = Some(*heir);
+                next.leader = Some(heir);
             }
             if next.isr.len() > 1 {
                 next.isr.retain(|member| *member != node);
@@ -217,7 +224,7 @@ impl Controller {
         let Some(partition) = self.state.partition(name) else { return ControllerReply::Heard };
         let concerned = match why {
             ResignCause::LogFailed => partition.replicas.contains(&node),
-            ResignCause::LogDamaged | ResignCause::SecondIncarnation => partition.leader == Some(node),
+            ResignCause::SecondIncarnation => partition.leader == Some(node),
         };
         if !concerned || partition.leader_epoch != epoch {
             return ControllerReply::Heard;
@@ -226,21 +233,34 @@ impl Controller {
             ResignCause::LogFailed => {
                 self.leave_isr(name, node, OutReason::Resigned, Some(Suspicion::LogFailed));
             }
-            ResignCause::LogDamaged => {
-                let mut without = partition.clone();
-                without.isr.retain(|member| *member != node);
-                without.suspects.insert(node, Suspicion::Damaged);
-                let heir = election::choose(&self.state, &without, self.trust());
-                if matches!(heir, Some(election::Choice::Safe(heir)) if heir != node) {
-                    self.leave_isr(name, node, OutReason::Resigned, Some(Suspicion::Damaged));
-                }
-            }
             ResignCause::SecondIncarnation => {
                 let mut next = partition.clone();
                 next.leader = None;
                 self.change_or_leave(name, next, OutReason::Asked, LeaderReason::LeaderGone);
                 self.elect_if_leaderless(name, LeaderReason::Returned);
             }
+        }
+        ControllerReply::Heard
+    }
+
+    /// A replica says whether a range of its log is damaged. If it leads, somebody in the ISR who is complete does so from now on; if nobody
+    /// is, it goes on.
+    pub(super) fn report_integrity(
+        &mut self,
+        sender: Sender,
+        name: &TopicPartition,
+        topic_id: TopicId,
+        integrity: Integrity,
+    ) -> ControllerReply {
+        let is_its = self.state.topics.get(name.topic()).is_some_and(|topic| topic.id == topic_id);
+        let Some(partition) = self.state.partition(name).filter(|_| is_its) else {
+            return ControllerReply::Heard;
+        };
+        if partition.replicas.contains(&sender.node) {
+            let mut next = partition.clone();
+            note_integrity(&mut next, sender.node, integrity);
+            self.change_or_leave(name, next, OutReason::NotElected, LeaderReason::LeaderDamaged);
+            self.elect_if_leaderless(name, LeaderReason::Returned);
         }
         ControllerReply::Heard
     }
@@ -279,6 +299,13 @@ impl Controller {
             .map(|(name, _, _)| name)
             .collect()
     }
+}
+
+fn note_integrity(partition: &mut PartitionState, node: NodeId, integrity: Integrity) {
+    match integrity {
+        Integrity::Damaged => partition.damaged.insert(node),
+        Integrity::Whole => partition.damaged.remove(&node),
+    };
 }
 
 /// The report of a broker that has no such log.

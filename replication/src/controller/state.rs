@@ -1,6 +1,6 @@
 //! What the controller knows: one versioned value, kept as the sum of its changes. Nothing is decided here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_engine::units::{LeaderEpoch, NodeId, Offset, TopicId, TopicPartition};
 use serde::{Deserialize, Serialize};
@@ -115,6 +115,10 @@ pub struct PartitionState {
     /// Replicas that may have lost records they once counted for, until they are back in the ISR.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub suspects: BTreeMap<NodeId, Suspicion>,
+    /// Replicas with a range of offsets that fails its checks. They count and may be in the ISR, and do not lead while a complete one is
+    /// eligible.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub damaged: BTreeSet<NodeId>,
     /// While nobody leads: what the replicas have, each as of the present leader epoch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reports: BTreeMap<NodeId, ReplicaReport>,

@@ -1,6 +1,6 @@
 //! The format of the state: replayed, cut anywhere, and pinned by files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_engine::units::TopicId;
 
@@ -120,6 +120,7 @@ fn full_partition() -> PartitionState {
         ]
         .into(),
         suspects: [(node(2), Suspicion::MachineCrash)].into(),
+        damaged: BTreeSet::new(),
         reports: [(
             node(3),
             ReplicaReport { last_epoch: Some(epoch(3)), end: offset(7), known_committed: None },

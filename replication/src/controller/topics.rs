@@ -1,6 +1,6 @@
 //! Topics are created and deleted: names, settings, and on which brokers the replicas lie.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use highwater_engine::checkpoint::GUARD_TOPIC;
@@ -234,6 +234,7 @@ impl Controller {
                 .map(|node| (*node, absent))
                 .collect(),
             suspects: BTreeMap::new(),
+            damaged: BTreeSet::new(),
             reports: BTreeMap::new(),
             losses: Vec::new(),
             possible_losses: Vec::new(),

@@ -192,6 +192,7 @@ fn assignment(state: &ClusterState, topic: &Topic, partition: &PartitionState) -
             Some(_) | None => TruncationRule::LeaderEpoch,
         },
         losses: partition.losses.clone(),
+        damaged: partition.damaged.iter().copied().collect(),
     }
 }
 

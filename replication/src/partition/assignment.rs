@@ -29,6 +29,8 @@ pub struct Assignment {
     pub truncation: TruncationRule,
     /// What elections have lost, oldest first.
     pub losses: Vec<LossRecord>,
+    /// Replicas of which the controller knows that a range of their log is damaged.
+    pub damaged: Vec<NodeId>,
 }
 
 impl Assignment {
@@ -116,6 +118,16 @@ pub enum TruncationRule {
     LeaderEpoch,
     /// To the high watermark that it knows. Loses (S01) and forks (S02); kept to show why.
     HighWatermark,
+}
+
+/// Whether everything that a log has passes its checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Integrity {
+    /// As far as anybody has looked.
+    Whole,
+    /// Some range of offsets does not, and cannot be read.
+    Damaged,
 }
 
 /// What an election gave up: committed records `from..to` that the leader of `epoch` does not have.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use highwater_engine::units::{LeaderEpoch, NodeId, Offset};
+use highwater_engine::units::{LeaderEpoch, NodeId, Offset, OffsetRange};
 
 use super::input::{IsrProposal, WaitId};
 
@@ -50,6 +50,24 @@ pub enum Effect {
         /// The start and end to be.
         offset: Offset,
     },
+    /// Fetch a range of committed records from the leader, as a consumer does, so that it counts as no claim of what this replica has; check
+    /// it like all that a leader sends, and keep it. Answer with [`super::Input::RangeFetched`].
+    FetchRange {
+        /// Whom to ask.
+        leader: NodeId,
+        /// The epoch to ask in.
+        epoch: LeaderEpoch,
+        /// All of it, or nothing.
+        offsets: OffsetRange,
+    },
+    /// Put what was fetched of this range in the place of what is damaged; answer with [`super::Input::Repaired`] or
+    /// [`super::Input::NotRepaired`].
+    Repair {
+        /// The range, as it was asked for.
+        offsets: OffsetRange,
+    },
+    /// What the controller knows of this log's damage is not what is so: tell it ([`super::Partition::integrity_to_report`]).
+    ReportIntegrity,
     /// Raise the log's start.
     RaiseStart {
         /// The start to be.
@@ -117,8 +135,6 @@ pub enum Wake {
 pub enum ResignReason {
     /// Its log failed.
     LogFailed,
-    /// A range of its log is damaged.
-    LogDamaged,
     /// Its process was started again within one epoch: an epoch belongs to one incarnation (S34).
     SecondIncarnation,
 }
@@ -194,6 +210,27 @@ pub enum PartitionEvent {
         /// Its start and end to be.
         at: Offset,
     },
+    /// So many ranges of the log are damaged; it begins with the first.
+    Damaged {
+        /// The first.
+        first: OffsetRange,
+        /// How many.
+        ranges: usize,
+    },
+    /// A damaged range was replaced by what the leader has of it.
+    Repaired {
+        /// The range.
+        offsets: OffsetRange,
+    },
+    /// A damaged range was not replaced; it is tried again.
+    RepairFailed {
+        /// The range.
+        offsets: OffsetRange,
+        /// What happened.
+        why: RepairProblem,
+        /// After how long.
+        pause: Duration,
+    },
     /// The rule `high-watermark` applies, but none is known: leader epochs are used.
     HighWatermarkUnknown,
     /// Fetching pauses.
@@ -220,6 +257,16 @@ pub enum FetchProblem {
     DivergenceWithoutEnd,
     /// The log could not be cut, and is as it was.
     NotCut,
+}
+
+/// Why a damaged range was not replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RepairProblem {
+    /// It could not be had from the leader.
+    Fetch(super::input::FetchFailure),
+    /// The log did not take what came.
+    NotTaken,
 }
 
 /// Why an assignment was not taken.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use highwater_engine::log::LogFacts;
+use highwater_engine::segment::DamagedRange;
 use highwater_engine::state::EpochHistory;
 use highwater_engine::units::{
     LeaderEpoch, Monotonic, NodeId, Now, Offset, Timestamp, TopicId, TopicPartition,
@@ -49,6 +50,7 @@ pub(super) struct FakeLog {
     pub(super) written: Offset,
     pub(super) durable: Offset,
     pub(super) epochs: EpochHistory,
+    pub(super) damaged: Vec<DamagedRange>,
 }
 
 impl FakeLog {
@@ -58,7 +60,14 @@ impl FakeLog {
         for (number, start) in epochs {
             history.assign(epoch(*number), at(*start));
         }
-        Self { start: at(0), accepted: at(end), written: at(end), durable: at(end), epochs: history }
+        Self {
+            start: at(0),
+            accepted: at(end),
+            written: at(end),
+            durable: at(end),
+            epochs: history,
+            damaged: Vec::new(),
+        }
     }
 
     pub(super) fn facts(&self) -> LogFacts<'_> {
@@ -68,7 +77,7 @@ impl FakeLog {
             written: self.written,
             durable: self.durable,
             recovery_point: self.durable,
-            damaged: &[],
+            damaged: &self.damaged,
             epochs: &self.epochs,
         }
     }
@@ -92,6 +101,7 @@ pub(super) fn assignment(leader: i32, leader_epoch: i32, partition_epoch: i32) -
         durability: Durability::Written,
         truncation: TruncationRule::LeaderEpoch,
         losses: Vec::new(),
+        damaged: Vec::new(),
     }
 }
 

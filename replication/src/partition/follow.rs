@@ -9,7 +9,7 @@ use super::input::{FetchAnswer, FetchFailure, FetchOutcome};
 use super::machine::{Partition, Role};
 
 impl Partition {
-    fn follower(&mut self) -> Option<&mut Follower> {
+    pub(super) fn follower(&mut self) -> Option<&mut Follower> {
         match &mut self.role {
             Role::Follower(follower) => Some(follower),
             Role::Unassigned | Role::Leader(_) | Role::Offline => None,
@@ -105,7 +105,8 @@ impl Partition {
             | FetchFailure::Corrupt
             | FetchFailure::LeaderFailed
             | FetchFailure::Unreachable
-            | FetchFailure::NotAppended => self.pause(now, FetchProblem::Failed(failure)),
+            | FetchFailure::NotAppended
+            | FetchFailure::NotCommitted => self.pause(now, FetchProblem::Failed(failure)),
         }
     }
 
@@ -239,5 +240,6 @@ impl Partition {
             Some(None) => self.fetch_on(log),
             None => {}
         }
+        self.settle_repair(now, log);
     }
 }

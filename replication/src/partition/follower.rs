@@ -21,6 +21,7 @@ use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Offset};
 
 use super::config::PartitionConfig;
 use super::effect::TruncationReason;
+use super::repair::Repair;
 
 /// What a follower knows besides the assignment.
 #[derive(Clone, Debug)]
@@ -34,6 +35,9 @@ pub(super) struct Follower {
     diverged_at: Option<(Option<LeaderEpoch>, Offset)>,
     /// The start that the log was last asked to be raised to.
     pub(super) start_asked: Offset,
+    /// Whether this log was seen, in this leadership, to be a beginning of the leader's.
+    pub(super) agrees: bool,
+    pub(super) repair: Repair,
 }
 
 /// Where a follower is in its cycle.
@@ -78,6 +82,8 @@ impl Follower {
             failures: 0,
             diverged_at: None,
             start_asked: Offset::ZERO,
+            agrees: false,
+            repair: Repair::default(),
         }
     }
 
@@ -90,6 +96,7 @@ impl Follower {
     pub(super) fn note_success(&mut self) {
         self.failures = 0;
         self.diverged_at = None;
+        self.agrees = true;
     }
 
     /// The histories part. `false` if cutting has been tried from here and did not help.
@@ -118,7 +125,7 @@ impl Follower {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Monotonic> {
-        match self.phase {
+        let fetches = match self.phase {
             Phase::BackingOff { until, .. } => Some(until),
             Phase::Leaderless
             | Phase::Fetching { .. }
@@ -127,7 +134,8 @@ impl Follower {
             | Phase::AskingRange
             | Phase::Fenced
             | Phase::Refusing => None,
-        }
+        };
+        fetches.into_iter().chain(self.repair.next_deadline()).min()
     }
 }
 

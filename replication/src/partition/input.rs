@@ -1,6 +1,6 @@
 //! Everything that can happen to a replica. Facts only, never record bytes.
 
-use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Offset};
+use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Offset, OffsetRange};
 
 use super::assignment::{Assignment, Member};
 use crate::ids::{BrokerEpoch, PartitionEpoch};
@@ -57,8 +57,27 @@ pub enum Input {
     Tick,
     /// The log failed and is closed. The replica is of no use any more: a log that was opened again gets a new machine.
     LogFailed,
-    /// A range of the log is damaged. A leader resigns in favour of a complete replica.
+    /// Something is known to be damaged in the log that was not known to be, or the other way round: the log's facts say what.
     LogDamaged,
+    /// The answer to [`super::Effect::FetchRange`].
+    RangeFetched {
+        /// The range, as it was asked for.
+        offsets: OffsetRange,
+        /// The epoch that it was asked in.
+        epoch: LeaderEpoch,
+        /// Whether all of it is here, checked, or why not.
+        outcome: Result<(), FetchFailure>,
+    },
+    /// [`super::Effect::Repair`] is done.
+    Repaired {
+        /// The range, as it was asked for.
+        offsets: OffsetRange,
+    },
+    /// [`super::Effect::Repair`] could not be done, and the log is as it was.
+    NotRepaired {
+        /// The range, as it was asked for.
+        offsets: OffsetRange,
+    },
 }
 
 /// What a Fetch says of one partition.
@@ -149,6 +168,8 @@ pub enum FetchFailure {
     Unreachable,
     /// The follower's own log refused what came, but is not closed.
     NotAppended,
+    /// The leader does not count all that was asked for as committed yet.
+    NotCommitted,
 }
 
 /// A change of the ISR that a leader asks the controller for (KIP-497). Its identity is all of it.

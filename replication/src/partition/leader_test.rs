@@ -436,14 +436,6 @@ fn a_failed_log_resigns_and_answers_everybody() {
 }
 
 #[test]
-fn a_damaged_log_resigns_but_serves_until_another_leads() {
-    let mut a = Replica::leading(10, 0);
-    let resigned = Effect::Resign { epoch: epoch(5), why: ResignReason::LogDamaged };
-    assert_eq!(a.tell(1, Input::LogDamaged), [resigned]);
-    assert_eq!(a.machine.role_name(), RoleName::Leader);
-}
-
-#[test]
 fn the_status_says_who_is_out_of_sync_since_when_and_why() {
     let mut a = Replica::new(A, FakeLog::new(10, &[(0, 0)]), Some(0));
     let mut alone = with_isr(assignment(A, 5, 10), &[A]);

@@ -5,7 +5,7 @@ use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, Offset, Topic
 
 use super::assignment::{Assignment, Durability};
 use super::config::{PartitionConfig, Settings};
-use super::effect::{Effect, PartitionEvent, ResignReason, WaitOutcome, Wake};
+use super::effect::{Effect, PartitionEvent, RepairProblem, ResignReason, WaitOutcome, Wake};
 use super::follower::{Follower, Matching, Phase};
 use super::input::{AckWait, Acks, FetchClaim, Input, IsrAnswer, IsrProposal, WaitId};
 use super::leader::{Leader, View, contribution, in_sync};
@@ -35,6 +35,8 @@ pub struct Partition {
     /// Up to where a sync was asked for, and up to where followers were woken.
     sync_wanted: Offset,
     woken: Offset,
+    /// The controller is wrong about the damage of this log, and somebody was asked to tell it.
+    pub(super) is_misjudged: bool,
 }
 
 /// What a replica is, with the data of that role only.
@@ -72,6 +74,7 @@ impl Partition {
             effects: Vec::new(),
             sync_wanted: Offset::ZERO,
             woken: Offset::ZERO,
+            is_misjudged: false,
         }
     }
 
@@ -92,7 +95,12 @@ impl Partition {
             Input::Wait(wait) => self.wait(wait),
             Input::Forget(id) => self.waits.remove(id),
             Input::LogFailed => self.log_failed(),
-            Input::LogDamaged => self.resign(ResignReason::LogDamaged),
+            Input::LogDamaged => self.damage_found(log),
+            Input::RangeFetched { offsets, epoch, outcome } => {
+                self.range_fetched(now, offsets, epoch, outcome, log);
+            }
+            Input::Repaired { offsets } => self.repaired(offsets),
+            Input::NotRepaired { offsets } => self.not_repaired(now, offsets, RepairProblem::NotTaken),
             Input::LogMoved | Input::Tick => {}
         }
         self.settle(now, log);
@@ -246,6 +254,7 @@ impl Partition {
             known_committed: self.known_committed(),
             log_start: log.start,
             log_end: log.written,
+            damaged: log.damaged.iter().map(|range| range.offsets).collect(),
         }
     }
 
@@ -373,6 +382,7 @@ impl Partition {
             Role::Follower(_) => self.settle_follower(now, log),
             Role::Unassigned | Role::Offline => {}
         }
+        self.settle_integrity(log);
         // Without leadership only a wait that outlived its epoch against the rule can be reached here.
         let reached = self.waits.take_all_reached(self.watermark.high());
         self.complete(reached);

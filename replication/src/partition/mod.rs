@@ -15,15 +15,18 @@ mod leader;
 mod machine;
 mod progress;
 mod refusal;
+mod repair;
 mod status;
 mod waits;
 mod watermark;
 
-pub use assignment::{Assignment, Durability, LossCause, LossRecord, Member, Standing, TruncationRule};
+pub use assignment::{
+    Assignment, Durability, Integrity, LossCause, LossRecord, Member, Standing, TruncationRule,
+};
 pub use config::PartitionConfig;
 pub use effect::{
-    Effect, FetchProblem, IgnoredReason, OutOfSyncReason, PartitionEvent, ResignReason, TruncationReason,
-    WaitOutcome, Wake,
+    Effect, FetchProblem, IgnoredReason, OutOfSyncReason, PartitionEvent, RepairProblem, ResignReason,
+    TruncationReason, WaitOutcome, Wake,
 };
 pub use input::{
     AckWait, Acks, FetchAnswer, FetchClaim, FetchFailure, FetchOutcome, Fetcher, Input, IsrAnswer,
@@ -41,5 +44,7 @@ mod follower_test;
 mod judge_test;
 #[cfg(test)]
 mod leader_test;
+#[cfg(test)]
+mod repair_test;
 #[cfg(test)]
 mod world_test;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use highwater_engine::units::{LeaderEpoch, NodeId, Offset, TopicId, TopicPartition};
+use highwater_engine::units::{LeaderEpoch, NodeId, Offset, OffsetRange, TopicId, TopicPartition};
 
 use super::effect::OutOfSyncReason;
 use crate::ids::PartitionEpoch;
@@ -40,6 +40,8 @@ pub struct Status {
     pub log_start: Offset,
     /// The log's end: what is written.
     pub log_end: Offset,
+    /// Offsets of the log that cannot be read here, until they are fetched from another replica.
+    pub damaged: Vec<OffsetRange>,
 }
 
 /// A replica that is not in sync.

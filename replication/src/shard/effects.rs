@@ -33,6 +33,9 @@ impl Shard {
             }
             Effect::Truncate { to, .. } => self.out.push(Out::Job(Job::Truncate { log, to })),
             Effect::RestartAt { offset } => self.out.push(Out::Job(Job::RestartAt { log, offset })),
+            Effect::FetchRange { leader, epoch, offsets } => self.repairs.want(key, leader, epoch, offsets),
+            Effect::Repair { offsets } => self.repair(now, key, offsets),
+            Effect::ReportIntegrity => self.report_integrity(now, key),
             Effect::RaiseStart { to } => self.out.push(Out::Job(Job::RaiseStart { log, to })),
             Effect::Acknowledge { wait, outcome } => self.requests.produces.settle(wait, Some(outcome)),
             Effect::Wake(Wake::Written(offset)) => {

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use highwater_engine::store::{Job, JobDone, StoreFailure};
-use highwater_engine::units::{NodeId, Offset, TopicPartition};
+use highwater_engine::units::{NodeId, Offset, OffsetRange, TopicPartition};
 
 use crate::controller::{ControllerCall, ControllerReply, ControllerRequest, RegistrationRefusal};
 use crate::partition::PartitionEvent;
@@ -25,6 +25,8 @@ pub enum LaneKind {
     Written,
     /// Contributions are `durable`.
     Durable,
+    /// None: what is damaged here is fetched on it, and delays nobody.
+    Repair,
 }
 
 /// Names a call to the controller, for its answer.
@@ -189,6 +191,15 @@ pub enum News {
     LogFailed {
         /// Which.
         name: TopicPartition,
+        /// What happened.
+        why: String,
+    },
+    /// What was fetched for a damaged range was not put in its place, and the log is as it was; it is tried again.
+    NotRepaired {
+        /// Which.
+        name: TopicPartition,
+        /// The range.
+        offsets: OffsetRange,
         /// What happened.
         why: String,
     },

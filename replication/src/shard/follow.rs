@@ -24,7 +24,7 @@ use crate::wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOf
 use crate::wire::{self, ApiKey, ErrorCode, Request, RequestHeader, Response};
 
 /// With topic ids and the follower's session (KIP-903).
-const FETCH_VERSION: i16 = 17;
+pub(super) const FETCH_VERSION: i16 = 17;
 const LIST_OFFSETS_VERSION: i16 = 9;
 const LATEST: i64 = -1;
 const EARLIEST: i64 = -2;
@@ -451,7 +451,7 @@ impl Shard {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "every other error of Kafka's is one that time may cure")]
-const fn failure(error: ErrorCode) -> FetchFailure {
+pub(super) const fn failure(error: ErrorCode) -> FetchFailure {
     match error {
         ErrorCode::FencedLeaderEpoch => FetchFailure::FencedEpoch,
         ErrorCode::UnknownLeaderEpoch => FetchFailure::UnknownEpoch,

@@ -79,6 +79,7 @@ impl Shard {
             JobDone::Read { asked, result } => self.on_cold_read(now, asked, result),
             JobDone::Deleted { log } => self.on_deleted(now, log),
             JobDone::OffsetCheckpointed { .. } => self.watermarks.written(),
+            JobDone::Repaired { log, .. } => self.on_repaired(now, log),
             JobDone::Reopened { log, report } => self.on_reopened(now, log, report.map(|report| *report)),
             JobDone::Failed { kind, log, error } => {
                 let key = log.and_then(|log| self.by_log.get(&log).copied());
@@ -102,6 +103,9 @@ impl Shard {
         if matches!(kind, JobKind::Truncate | JobKind::RestartAt) {
             // The machine waits for the cut and would wait for ever.
             self.on_not_cut(now, key, why);
+        }
+        if kind == JobKind::Repair {
+            self.on_not_repaired(now, key, why);
         }
         if kind == JobKind::Reopen {
             self.on_not_reopened(now, key, why);

@@ -37,6 +37,8 @@ pub(super) struct Mending {
     beginnings: BTreeMap<ReplicaKey, (LeaderEpoch, Monotonic)>,
     /// Replicas that refuse to be cut, and when the controller is told next; `None` while a call is under way.
     refusals: BTreeMap<ReplicaKey, Option<Monotonic>>,
+    /// Replicas about whose damage the controller is wrong, and when it is told next; `None` while a call is under way.
+    misjudged: BTreeMap<ReplicaKey, Option<Monotonic>>,
     /// When each log failed last, and how long the pause was then.
     pauses: BTreeMap<TopicPartition, (Monotonic, Duration)>,
 }
@@ -69,8 +71,9 @@ impl Mending {
             Reopening::Underway | Reopening::Never => None,
         });
         let proofs = self.refusals.values().copied().flatten();
+        let integrity = self.misjudged.values().copied().flatten();
         let begins = self.beginnings.values().map(|(_, at)| *at);
-        says.chain(opens).chain(proofs).chain(begins).min()
+        says.chain(opens).chain(proofs).chain(integrity).chain(begins).min()
     }
 
     /// A replica is gone, and what was to be done about it.
@@ -79,6 +82,7 @@ impl Mending {
         self.resignations.remove(&key);
         self.refusals.remove(&key);
         self.beginnings.remove(&key);
+        self.misjudged.remove(&key);
     }
 
     fn pause(&mut self, now: Monotonic, name: &TopicPartition) -> Duration {
@@ -107,7 +111,6 @@ impl Shard {
     pub(super) fn resign(&mut self, now: Now, key: ReplicaKey, epoch: LeaderEpoch, why: ResignReason) {
         let why = match why {
             ResignReason::LogFailed => ResignCause::LogFailed,
-            ResignReason::LogDamaged => ResignCause::LogDamaged,
             ResignReason::SecondIncarnation => ResignCause::SecondIncarnation,
         };
         let say_at = Some(now.monotonic);
@@ -117,6 +120,7 @@ impl Shard {
     /// Does what is due: says what was not heard, and has logs opened again.
     pub(super) fn mend(&mut self, now: Now) {
         self.say_refusals(now);
+        self.say_integrity(now);
         self.resign_where_counted_on(now);
         self.say_resignations(now);
         self.open_again(now);
@@ -178,6 +182,37 @@ impl Shard {
         }
     }
 
+    /// The controller is wrong about the damage of a log: it is told until it says so itself.
+    pub(super) fn report_integrity(&mut self, now: Now, key: ReplicaKey) {
+        self.mending.misjudged.insert(key, Some(now.monotonic));
+    }
+
+    fn say_integrity(&mut self, now: Now) {
+        let due: Vec<ReplicaKey> = (self.mending.misjudged.iter())
+            .filter(|(_, say_at)| say_at.is_some_and(|at| at <= now.monotonic))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in due {
+            let integrity = self.replicas.get(&key).and_then(|it| it.look(Partition::integrity_to_report));
+            let (Some(replica), Some(integrity)) = (self.replicas.get(&key), integrity) else {
+                self.mending.misjudged.remove(&key);
+                continue;
+            };
+            let (partition, topic_id) = (replica.name.clone(), replica.topic_id);
+            let request = ControllerRequest::ReportIntegrity { partition, topic_id, integrity };
+            let asked = self.link.ask(request, OnBehalf::Integrity { key });
+            let say_at = asked.is_err().then(|| now.monotonic.after(SAY_AGAIN));
+            self.mending.misjudged.insert(key, say_at);
+        }
+    }
+
+    /// Whether it was heard is seen in what the controller says next.
+    pub(super) fn on_integrity_answered(&mut self, now: Now, key: ReplicaKey) {
+        if let Some(say_at) = self.mending.misjudged.get_mut(&key) {
+            *say_at = Some(now.monotonic.after(SAY_AGAIN));
+        }
+    }
+
     /// A replica whose log failed must not count, whether it leads, is in sync, or could lead.
     fn resign_where_counted_on(&mut self, now: Now) {
         let failed: Vec<ReplicaKey> = self.mending.failed.keys().copied().collect();
@@ -216,17 +251,9 @@ impl Shard {
         key: ReplicaKey,
         epoch: LeaderEpoch,
         why: ResignCause,
-        reply: Option<&ControllerReply>,
     ) {
-        let heard = reply == Some(&ControllerReply::Heard);
         let Some(said) = self.mending.resignations.get_mut(&key) else { return };
-        if said.epoch != epoch || said.why != why {
-            return;
-        }
-        if heard && why == ResignCause::LogDamaged {
-            // If nobody else can lead, it goes on.
-            self.mending.resignations.remove(&key);
-        } else {
+        if said.epoch == epoch && said.why == why {
             said.say_at = Some(now.monotonic.after(SAY_AGAIN));
         }
     }
@@ -236,7 +263,7 @@ impl Shard {
         let Some(replica) = self.replicas.get(&key) else { return false };
         match resignation.why {
             ResignCause::LogFailed => self.counted_on(key) == Some(resignation.epoch),
-            ResignCause::LogDamaged | ResignCause::SecondIncarnation => {
+            ResignCause::SecondIncarnation => {
                 let partition = self.view.state().partition(&replica.name);
                 partition.is_some_and(|partition| {
                     partition.leader == Some(self.config.node) && partition.leader_epoch == resignation.epoch

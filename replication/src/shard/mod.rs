@@ -31,6 +31,7 @@ mod mend;
 mod offsets;
 mod produce;
 mod registration;
+mod repair;
 mod replica;
 mod requests;
 mod status;
@@ -93,6 +94,7 @@ pub struct Shard {
     due: jobs::Due,
     watermarks: Watermarks,
     mending: mend::Mending,
+    repairs: repair::Repairs,
     stopping: jobs::Stopping,
     out: Vec<Out>,
 }
@@ -119,6 +121,7 @@ impl Shard {
             due: jobs::Due::new(now.monotonic, &config),
             watermarks,
             mending: mend::Mending::default(),
+            repairs: repair::Repairs::default(),
             requests: requests::Requests::new(seed),
             rules,
             store,

@@ -16,7 +16,7 @@ use crate::controller::{
     ReportedReplica, ResignCause,
 };
 use crate::ids::BrokerEpoch;
-use crate::partition::{Input, IsrAnswer, IsrProposal, RoleName};
+use crate::partition::{Input, Integrity, IsrAnswer, IsrProposal, RoleName};
 
 /// The field of the clean-shutdown mark that names the session that ended; Kafka's own.
 pub(super) const MARK_SESSION: &str = "brokerEpoch";
@@ -28,11 +28,14 @@ fn facts(
     known_committed: Option<Offset>,
     role: Option<RoleName>,
 ) -> ReplicaFacts {
+    let integrity =
+        log.with_facts(|facts| if facts.damaged.is_empty() { Integrity::Whole } else { Integrity::Damaged });
     let is_writing = log.with_facts(|facts| facts.accepted != facts.written);
     let condition = match report {
         Some(_) | None if role == Some(RoleName::Offline) => Condition::LogFailed,
         Some(_) | None if is_writing => Condition::Writing,
-        Some(report) if !report.plan.damaged.is_empty() || report.hole => Condition::Damaged,
+        Some(_) | None if integrity == Integrity::Damaged => Condition::Damaged,
+        Some(report) if report.hole => Condition::Damaged,
         Some(report) if stop_was_clean && report.suspect => Condition::DiffersFromMark,
         Some(_) | None => Condition::Fits,
     };
@@ -44,6 +47,7 @@ fn facts(
         known_committed,
         recovery_point: report.map_or(Some(facts.recovery_point), |report| report.recovery_point),
         condition,
+        integrity,
     })
 }
 
@@ -61,6 +65,7 @@ fn facts_of_unopened(
         known_committed,
         recovery_point: None,
         condition: Condition::LogFailed,
+        integrity: Integrity::Whole,
     }
 }
 
@@ -77,6 +82,8 @@ pub(super) enum OnBehalf {
     Stop,
     /// A replica that refuses to be cut.
     Refusal { key: ReplicaKey },
+    /// A replica about whose damage the controller is wrong.
+    Integrity { key: ReplicaKey },
     /// Nobody waits for the answer.
     Nobody,
 }
@@ -249,9 +256,10 @@ impl Shard {
             OnBehalf::Host(ask) => self.out.push(Out::Answer { ask, reply }),
             OnBehalf::Stop => self.on_stop_answered(now, reply.as_ref()),
             OnBehalf::Resignation { key, epoch, why } => {
-                self.on_resignation_answered(now, key, epoch, why, reply.as_ref());
+                self.on_resignation_answered(now, key, epoch, why);
             }
             OnBehalf::Refusal { key } => self.on_refusal_answered(now, key, reply.as_ref()),
+            OnBehalf::Integrity { key } => self.on_integrity_answered(now, key),
             OnBehalf::Nobody => {}
         }
     }

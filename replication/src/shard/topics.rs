@@ -196,6 +196,7 @@ impl Shard {
         self.stop_fetching(key);
         self.requests.fetches.changed(&key);
         self.mending.forget(key);
+        self.repairs.forget(key);
         let Some(replica) = self.replicas.remove(&key) else { return };
         if let Some(at) = replica.timer {
             self.timers.remove(&(at, key));

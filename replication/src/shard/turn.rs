@@ -4,7 +4,7 @@ use highwater_engine::disk::{Patience, Wait};
 use highwater_engine::log::LogId;
 use highwater_engine::units::{Monotonic, Now};
 
-use super::event::{Event, News, Out};
+use super::event::{Event, Lane, LaneKind, News, Out};
 use super::{ReplicaKey, Shard};
 use crate::partition::Input;
 
@@ -27,6 +27,7 @@ impl Shard {
             }
         }
         self.send_fetches(now);
+        self.go_on_repairing(now);
         self.mend(now);
         self.talk_to_controller(now);
         self.emit_jobs(now);
@@ -40,6 +41,7 @@ impl Shard {
             timers,
             self.requests.fetches.next_deadline(),
             self.followers.next_deadline(),
+            self.repairs.next_deadline(self.config.peer_timeout),
             self.link.next_deadline(),
             self.watermarks.next_deadline(),
             Some(self.due.next_deadline()),
@@ -55,6 +57,12 @@ impl Shard {
         match event {
             Event::Frame { slot, frame } => self.on_request(now, slot, frame),
             Event::Disconnected { connection } => self.on_disconnected(now, connection),
+            Event::PeerFrame { lane: Lane { kind: LaneKind::Repair, leader }, frame } => {
+                self.on_repair_frame(now, leader, frame);
+            }
+            Event::PeerDown { lane: Lane { kind: LaneKind::Repair, leader } } => {
+                self.on_repair_lane_down(now, leader);
+            }
             Event::PeerFrame { lane, frame } => self.on_peer_frame(now, lane, frame),
             Event::PeerDown { lane } => self.on_peer_down(now, lane),
             Event::ControllerAnswered { call, reply } => self.on_controller_answered(now, call, reply),
@@ -73,6 +81,11 @@ impl Shard {
                 self.step(now, *key, Input::LogMoved);
             }
         }
+        for log in &report.damaged {
+            if let Some(key) = self.by_log.get(log) {
+                self.step(now, *key, Input::LogDamaged);
+            }
+        }
         if report.moved.iter().any(|log| self.is_leaderless(*log)) {
             self.report_replicas();
         }
@@ -84,7 +97,7 @@ impl Shard {
         if report.store_failed && self.due.store_fails_now() {
             self.on_store_failed(now);
         }
-        let is_news = !report.moved.is_empty() || !report.failed.is_empty();
+        let is_news = !report.moved.is_empty() || !report.failed.is_empty() || !report.damaged.is_empty();
         self.report = report;
         is_news
     }

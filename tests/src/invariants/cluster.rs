@@ -127,13 +127,16 @@ impl Ghost {
         }
     }
 
-    /// I14: a suspect leads only when every eligible replica has registered, or by order; either is recorded.
+    /// I14: a suspect leads only when every eligible replica has registered, or by order; either is recorded. One that the leader until now
+    /// has let in a moment before, because that one is damaged, is a suspect no more.
     fn check_leader(&mut self, decision: &Decision<'_>) {
         let Decision { name, old, new } = decision;
         let Some(leader) = new.leader.filter(|_| new.leader_epoch > old.leader_epoch) else { return };
         let recorded = new.losses.iter().any(|loss| loss.epoch == new.leader_epoch)
             || new.possible_losses.iter().any(|loss| loss.epoch == new.leader_epoch);
-        if old.suspects.contains_key(&leader) && !recorded {
+        let was_let_in = old.leader.is_some_and(|before| before != leader && new.isr.contains(&before))
+            && !old.isr.contains(&leader);
+        if old.suspects.contains_key(&leader) && !recorded && !was_let_in {
             self.violate(14, format!("{name}: {leader} leads in epoch {} and is suspect", new.leader_epoch));
         }
     }
@@ -141,20 +144,23 @@ impl Ghost {
     /// I13: who joins has everything that is committed, has reached the start of the leader's epoch, and last fetched in that epoch.
     fn check_joining(&mut self, decision: &Decision<'_>) {
         let Decision { name, old, new } = decision;
+        let by_its_leader = old.leader.is_some_and(|leader| new.isr.contains(&leader));
         let joined: Vec<NodeId> = new
             .isr
             .iter()
-            .filter(|node| !old.isr.contains(node) && new.leader != Some(**node))
+            .filter(|node| !old.isr.contains(node) && (new.leader != Some(**node) || by_its_leader))
             .copied()
             .collect();
+        // Whoever is let in may lead in the same moment, where the leader that let it in is damaged.
+        let leader = if by_its_leader { old.leader } else { new.leader };
+        let epoch = if by_its_leader { old.leader_epoch.value() } else { new.leader_epoch.value() };
         for node in joined {
             let Some(ghost) = self.partitions.get(*name) else { return };
-            let epoch = new.leader_epoch.value();
             let start = ghost.leaderships.get(&epoch).map_or(0, |leadership| leadership.start);
             // It is let in for what the process of its session had, also if that is gone by now.
             let mirror = ghost.counted_mirror(node, ghost.session_of(node));
             let (end, matched) = mirror.map_or((0, 0), |mirror| (mirror.end(), mirror.matched));
-            let asked = new.leader.and_then(|leader| ghost.asked_in.get(&(node, leader))).copied();
+            let asked = leader.and_then(|leader| ghost.asked_in.get(&(node, leader))).copied();
             let high = ghost.true_high;
             if matched < high || end < start || asked.is_some_and(|asked| asked != epoch) {
                 let what = format!(
@@ -168,6 +174,10 @@ impl Ghost {
 
     /// A follower asked a leader for records of these partitions, in these epochs.
     pub(crate) fn fetch_arrived(&mut self, follower: NodeId, leader: NodeId, fetch: &FetchRequest) {
+        if fetch.replica_state.replica_id < 0 {
+            // It repairs what is damaged, and says nothing of what it has.
+            return;
+        }
         for topic in &fetch.topics {
             let Some(name) = topic.topic_id.and_then(|id| self.topics.get(&id)).cloned() else { continue };
             for part in &topic.partitions {
@@ -182,6 +192,7 @@ impl Ghost {
     /// A disk was exchanged: what was durable on it is excused.
     pub(crate) fn disk_exchanged(&mut self, node: NodeId) {
         self.disks_exchanged.insert(node);
+        self.struck.retain(|(struck, _), _| *struck != node);
     }
 }
 

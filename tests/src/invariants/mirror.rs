@@ -190,12 +190,27 @@ impl Mirror {
     }
 }
 
-/// Reads the batches of `from..to`, from wherever they are; fewer if something cannot be read.
-pub(super) fn read_batches(store: &Store, log: &Log, from: Offset, to: Offset) -> Vec<BatchFact> {
-    let mut facts = Vec::new();
+/// Reads the batches of `from..to`, from wherever they are; fewer if something cannot be read. Of those that were `struck` it is known what
+/// they are.
+pub(super) fn read_batches(
+    store: &Store,
+    log: &Log,
+    from: Offset,
+    to: Offset,
+    struck: &[BatchFact],
+) -> Vec<BatchFact> {
+    let mut facts: Vec<BatchFact> = Vec::new();
     let mut at = from;
     while at < to {
-        let Some(bytes) = read_some(store, log, at, to) else { break };
+        if let Some(known) = struck.iter().find(|batch| batch.base == at.value()) {
+            facts.push(*known);
+            at = Offset::new(known.end).unwrap_or(to);
+            continue;
+        }
+        // Nothing that was struck is read, so that it is not found sooner than it would be.
+        let until = struck.iter().filter_map(|batch| Offset::new(batch.base)).filter(|base| *base > at).min();
+        let until = until.unwrap_or(to).min(to);
+        let Some(bytes) = read_some(store, log, at, until) else { break };
         let before = at;
         for (_, batch) in scan(&bytes, 0).flatten() {
             let batch = BatchFact::of(batch.header());
@@ -215,7 +230,7 @@ pub(super) fn read_batches(store: &Store, log: &Log, from: Offset, to: Offset) -
 fn read_some(store: &Store, log: &Log, at: Offset, to: Offset) -> Option<Vec<u8>> {
     const BYTES: usize = 1 << 20;
     // A fault that was planted for the process may be met here instead; it strikes once.
-    for _ in 0..2 {
+    for _ in 0..3 {
         let read = match log.read(at, to, BYTES, true) {
             Ok(Read::Cold(cold)) => match Job::ColdRead(cold).run(store) {
                 JobDone::Read { result, .. } => result,
@@ -226,8 +241,17 @@ fn read_some(store: &Store, log: &Log, at: Offset, to: Offset) -> Option<Vec<u8>
         match read {
             Ok(Read::Records(records)) => return Some(records.parts.concat()),
             Err(ReadError::Io { .. }) => {}
+            Err(ReadError::Damaged { path, offsets: None, .. }) => examine(store, log, &path),
             Ok(Read::Empty | Read::Cold(_)) | Err(_) => return None,
         }
     }
     None
+}
+
+/// Has a segment examined, as the process would by and by, so that what lies behind its damage can be read.
+fn examine(store: &Store, log: &Log, path: &std::path::Path) {
+    let base = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok()).and_then(Offset::new);
+    if let Some(segment) = base {
+        drop(Job::Examine { log: log.id(), segment }.run(store));
+    }
 }

@@ -15,10 +15,10 @@
 //! | I8 consumers see only what is committed; I16 once and in order; I17 honest answers; I21 real-time order | `client`, when it is said |
 //! | I22 checkpoints say less than is true | when a checkpoint was written, and when a log grows |
 //! | I24 convergence | `rest`, when everything was healed |
+//! | I25 what was changed at rest is told or repaired, never given out or passed over | `rot`, when a consumer reads and at rest |
 //!
 //! Not here: I4 is seen through I6 (a quorum that is not one shows as a high watermark above the true one); I19 and I20 are the
-//! engine's and proved there; I23 and I25 need limits and repair that the world does not exercise; compaction and reassignment are not in
-//! the world yet.
+//! engine's and proved there; I23 needs limits that the world does not exercise; compaction and reassignment are not in the world yet.
 
 mod client;
 mod cluster;
@@ -26,6 +26,7 @@ mod commit;
 mod mirror;
 mod replica;
 mod rest;
+mod rot;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -63,6 +64,8 @@ pub struct Ghost {
     disks_exchanged: BTreeSet<NodeId>,
     began_late: BTreeSet<i64>,
     topics: BTreeMap<TopicId, String>,
+    /// Batches of which a bit was changed at rest, and that were not repaired since; as they were.
+    struck: BTreeMap<(NodeId, TopicPartition), Vec<BatchFact>>,
 }
 
 /// Where a batch stood when it was first seen: what every other log with the same (offset, epoch) must have there and before it.

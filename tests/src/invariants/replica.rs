@@ -97,7 +97,8 @@ impl Ghost {
         let Some(from) = highwater_engine::units::Offset::new(end).filter(|_| facts.written > end) else {
             return;
         };
-        for batch in read_batches(shard.store(), log, from, log.written()) {
+        let struck = self.struck_at(node, name).to_vec();
+        for batch in read_batches(shard.store(), log, from, log.written(), &struck) {
             self.take_batch(node, name, batch);
         }
     }
@@ -183,8 +184,11 @@ impl Ghost {
         }
     }
 
-    /// I12: the epoch history is what the headers say, below the end.
+    /// I12: the epoch history is what the headers say, below the end. What is struck says nothing until it is repaired.
     fn check_epoch_history(&mut self, node: NodeId, name: &TopicPartition, facts: &Facts) {
+        if !self.struck_at(node, name).is_empty() {
+            return;
+        }
         let Some(mirror) = self.mirror(name, node) else { return };
         let end = mirror.end();
         if mirror.batches.is_empty() || end != facts.written {
@@ -297,12 +301,13 @@ impl Ghost {
         }
     }
 
-    /// I15: what is committed is not cut.
+    /// I15: what is committed is not cut. A cut inside of what is damaged takes all of that away.
     pub(crate) fn truncated(&mut self, node: NodeId, name: &TopicPartition, end: i64) {
         let Some(ghost) = self.partitions.get(name) else { return };
         let high = ghost.true_high;
         let matched = ghost.mirrors.get(&node).map_or(0, |mirror| mirror.matched);
-        if end < matched.min(high) {
+        let is_struck = self.struck_at(node, name).iter().any(|batch| batch.base == end);
+        if end < matched.min(high) && !is_struck {
             self.violate(
                 15,
                 format!("{name} on {node}: cut to {end}, below its committed ..{matched} (true: {high})"),
@@ -311,6 +316,7 @@ impl Ghost {
         if let Some(mirror) = self.mirror(name, node) {
             mirror.cut(end);
         }
+        self.healed(node, name, (end, i64::MAX));
     }
 
     /// A log was begun again at an offset.
@@ -318,6 +324,7 @@ impl Ghost {
         if let Some(mirror) = self.mirror(name, node) {
             mirror.restart(at);
         }
+        self.healed(node, name, (0, i64::MAX));
     }
 
     /// A process is gone.

@@ -16,10 +16,11 @@ impl Ghost {
         if state.isr.len() != state.replicas.len()
             || state.eligible != state.isr
             || !state.suspects.is_empty()
+            || !state.damaged.is_empty()
         {
             return Some(format!(
-                "{name}: ISR {:?}, eligible {:?}, suspect {:?}",
-                state.isr, state.eligible, state.suspects
+                "{name}: ISR {:?}, eligible {:?}, suspect {:?}, damaged {:?}",
+                state.isr, state.eligible, state.suspects, state.damaged
             ));
         }
         let high = ghost.true_high;

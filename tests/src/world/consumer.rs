@@ -46,11 +46,16 @@ impl Consumer {
 impl World {
     /// A new consumer of a partition, which begins at its beginning.
     pub fn consumer(&mut self, partition: &TopicPartition) -> ClientId {
+        self.consumer_at(partition, 0)
+    }
+
+    /// A new consumer of a partition, which begins at this offset.
+    pub fn consumer_at(&mut self, partition: &TopicPartition, position: i64) -> ClientId {
         let id = self.clients.next_id();
         let consumer = Consumer {
             partition: partition.clone(),
             line: Line::default(),
-            position: 0,
+            position,
             asked: None,
             pause_until: self.now,
             latest_told: None,
@@ -162,8 +167,14 @@ impl World {
             return self.consumer_fails(client, part.error_code);
         }
         let bytes = part.records.map(highwater_replication::wire::Records::into_bytes).unwrap_or_default();
-        let batches: Vec<BatchFact> =
-            scan(&bytes, 0).flatten().map(|(_, batch)| BatchFact::of(batch.header())).collect();
+        let mut batches = Vec::new();
+        for batch in scan(&bytes, 0) {
+            match batch {
+                Ok((_, batch)) => batches.push(BatchFact::of(batch.header())),
+                Err(stop) => self.ghost.check_torn(partition, &stop),
+            }
+        }
+        self.ghost.check_passed_over(partition, self.position(client), &batches);
         let end = self.ghost.check_consumed(partition, &batches);
         if let Some(consumer) = self.clients.consumers.get_mut(&client) {
             consumer.position = consumer.position.max(end);

@@ -20,7 +20,7 @@ use super::World;
 use super::agenda::{Happening, Incarnation, Moment};
 use super::faults::Doom;
 
-const DIRECTORY: &str = "/data";
+pub(super) const DIRECTORY: &str = "/data";
 /// Requests of one connection that may be open at once.
 const OPEN_REQUESTS_MAX: usize = 100;
 
@@ -347,7 +347,7 @@ impl World {
     }
 
     /// What an offset checkpoint says, if it can be read.
-    fn offsets_in(&self, id: NodeId, file: &str) -> OffsetCheckpoint {
+    pub(super) fn offsets_in(&self, id: NodeId, file: &str) -> OffsetCheckpoint {
         let contents = self.node(id).disk.contents(&Path::new(DIRECTORY).join(file)).unwrap_or_default();
         decode_offsets(&contents).known().unwrap_or_default()
     }
@@ -376,6 +376,13 @@ impl World {
                     self.note(format!("{id} began {name} again at {offset}"));
                     self.count("logs begun again");
                     self.ghost.restarted_at(id, &name, offset.value());
+                }
+            }
+            JobDone::Repaired { log, offsets, .. } => {
+                if let Some(name) = name_of(store, *log) {
+                    self.note(format!("{id} repaired {name} at {offsets}"));
+                    self.count("repaired ranges");
+                    self.ghost.healed(id, &name, (offsets.start().value(), offsets.end().value()));
                 }
             }
             JobDone::Failed { kind, error, log } => {

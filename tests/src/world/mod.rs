@@ -22,6 +22,7 @@ mod options;
 mod outs;
 mod producer;
 mod random;
+mod rot;
 mod vocabulary;
 
 pub use agenda::Moment;

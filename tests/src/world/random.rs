@@ -24,7 +24,7 @@ pub struct RandomOptions {
     pub rest: Duration,
     /// Whether machines lose their power.
     pub power: bool,
-    /// Whether disks fail, and are exchanged.
+    /// Whether disks fail, and are exchanged or let bytes change.
     pub disks: bool,
     /// What strikes whom, a byte for each time, as a fuzzer chooses it; behind its end the seed does.
     pub strikes: Vec<u8>,
@@ -65,6 +65,8 @@ pub(crate) struct Chaos {
     until: Moment,
     power: bool,
     disks: bool,
+    /// Bytes change at rest, and no disk is exchanged: both together may leave a record nowhere.
+    rot: bool,
     /// The longest time between two faults.
     pace: Duration,
     /// What is chosen already.
@@ -86,8 +88,9 @@ pub fn random(seed: u64, options: &RandomOptions) -> Outcome {
     populate(&mut world, &mut dice);
     let end = world.now.after(options.chaos);
     let pace = Duration::from_millis(dice.u64(50..600));
+    let rot = options.disks && dice.u8(..3) == 0;
     let strikes = options.strikes.clone().into_iter();
-    world.chaos = Some(Chaos { until: end, power: options.power, disks: options.disks, pace, strikes });
+    world.chaos = Some(Chaos { until: end, power: options.power, disks: options.disks, rot, pace, strikes });
     world.plan_soon(Happening::Chaos);
     let stops = |world: &World| {
         world.found.iter().any(|seen| options.only.is_empty() || options.only.contains(&seen.invariant))
@@ -168,7 +171,7 @@ fn come_to_rest(world: &mut World, options: &RandomOptions, stops: impl Fn(&Worl
             return;
         }
         if world.now >= ask_at {
-            if rests(world) {
+            if rests(world) && world.all_logs_can_be_read() {
                 return;
             }
             ask_at = world.now.after(Duration::from_millis(100));
@@ -179,7 +182,8 @@ fn come_to_rest(world: &mut World, options: &RandomOptions, stops: impl Fn(&Worl
     }
     let partitions = world.partitions.clone();
     let unrest = partitions.iter().find_map(|name| world.ghost.unrest(name));
-    world.ghost.unrested(unrest.unwrap_or_else(|| "a producer waits for its answer".to_owned()));
+    let otherwise = || "a producer waits for its answer, or a log cannot be read".to_owned();
+    world.ghost.unrested(unrest.unwrap_or_else(otherwise));
     world.take_violations();
 }
 
@@ -189,7 +193,7 @@ impl World {
         if self.now >= chaos.until {
             return;
         }
-        let (power, disks, pace) = (chaos.power, chaos.disks, chaos.pace);
+        let (power, disks, rot, pace) = (chaos.power, chaos.disks, chaos.rot, chaos.pace);
         let (whom, what) = match chaos.strikes.next() {
             Some(chosen) => (usize::from(chosen / STRIKES), chosen % STRIKES),
             None => (self.chance.usize(..self.options.nodes.len()), self.chance.u8(..STRIKES)),
@@ -217,7 +221,8 @@ impl World {
             13 => self.strike_controller(),
             14 => self.stop_cleanly(node),
             15 | 16 => self.order_election(node),
-            17 if disks => self.break_disk(node),
+            17 if disks => self.break_disk(node, rot),
+            18 if rot => self.rot_somewhere(node),
             _ => self.undo_something(node),
         }
         let wait = self.some(pace);
@@ -294,9 +299,10 @@ impl World {
         self.tell_controller(Caller::Operator, ControllerCall { sender: None, request });
     }
 
-    fn break_disk(&mut self, node: NodeId) {
+    fn break_disk(&mut self, node: NodeId, rot: bool) {
         let after = self.chance.u64(..20);
         match self.chance.u8(..8) {
+            0 if rot => self.rot_somewhere(node),
             0 => self.replace_disk(node),
             1..=3 => self.fail_disk_call(node, after, Fault::Io),
             4 | 5 => self.fail_disk_call(node, after, Fault::NoSpace),

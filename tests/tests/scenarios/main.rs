@@ -5,6 +5,7 @@
 
 mod committing;
 mod crashes;
+mod damage;
 mod elections;
 mod fences;
 mod isr;

@@ -65,6 +65,7 @@ fn status(port: u16) -> ClusterStatus {
             log_end: None,
             lost: Vec::new(),
             possibly_lost_from: Vec::new(),
+            damaged: vec![2],
         }],
     }
 }
@@ -99,6 +100,7 @@ fn what_leaders_say_is_put_into_what_one_broker_knows() {
         "{text}"
     );
     assert!(text.contains("    broker 2 is out of sync for 60 s: its session ended\n"), "{text}");
+    assert!(text.contains("    broker 2 cannot read a range of its log; it is repaired"), "{text}");
 }
 
 #[test]

@@ -49,6 +49,7 @@ fn cluster() -> ClusterState {
         partition_epoch: PartitionEpoch::ZERO,
         out_of_sync: BTreeMap::new(),
         suspects: BTreeMap::new(),
+        damaged: std::collections::BTreeSet::new(),
         reports: BTreeMap::new(),
         losses: Vec::new(),
         possible_losses: Vec::new(),

@@ -40,9 +40,9 @@ fn elected(partition: &TopicPartition, replies: Vec<Option<ControllerReply>>) ->
         }) => ToolReply::Elected { leader: leader.value() },
         Some(ControllerReply::Elected { outcome: Err(refusal), .. }) => {
             let hint = match refusal {
-                ElectionRefusal::NotInSync { .. } | ElectionRefusal::NobodyAvailable => {
-                    "; `highwater status` shows who is in sync"
-                }
+                ElectionRefusal::NotInSync { .. }
+                | ElectionRefusal::Damaged { .. }
+                | ElectionRefusal::NobodyAvailable => "; `highwater status` shows who is in sync",
                 ElectionRefusal::UnknownPartition => "; `highwater topics list` shows what there is",
                 ElectionRefusal::NotNeeded { .. } | ElectionRefusal::EpochsUsedUp | _ => "",
             };

@@ -24,7 +24,9 @@ pub(super) fn election(refusal: ElectionRefusal) -> ErrorCode {
     match refusal {
         ElectionRefusal::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
         ElectionRefusal::NotNeeded { .. } => ErrorCode::ElectionNotNeeded,
-        ElectionRefusal::NotInSync { .. } => ErrorCode::PreferredLeaderNotAvailable,
+        ElectionRefusal::NotInSync { .. } | ElectionRefusal::Damaged { .. } => {
+            ErrorCode::PreferredLeaderNotAvailable
+        }
         ElectionRefusal::NobodyAvailable => ErrorCode::EligibleLeadersNotAvailable,
         // A controller of a later version may have more.
         ElectionRefusal::EpochsUsedUp | _ => ErrorCode::UnknownServerError,

@@ -149,6 +149,7 @@ fn patience(request: &ControllerRequest) -> Duration {
         | ControllerRequest::AllocateProducerIds
         | ControllerRequest::Elect { .. }
         | ControllerRequest::ControlledStop
+        | ControllerRequest::ReportIntegrity { .. }
         | ControllerRequest::ProcessEnded { .. } => ANSWER_WAIT,
     }
 }
