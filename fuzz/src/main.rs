@@ -12,12 +12,15 @@
 //! highwater-fuzz crashes --state 'NAME'
 //!                                   just this state, by the name that a failure prints
 //! highwater-fuzz damage             every byte of a small directory changed, each file cut at every length
+//! highwater-fuzz exhaustive         every state of two and three replicas, within small bounds
+//! highwater-fuzz exhaustive --replicas 3 --records 2 --kills 1
 //! ```
 //! What is found wrong is printed with what makes it again, and ends the run with exit code 1. What is searched lives in
 //! `highwater-tests`; this is only its door.
 
 mod crashes;
 mod damage;
+mod exhaustive;
 mod search;
 
 use std::process::ExitCode;
@@ -27,13 +30,14 @@ fn main() -> ExitCode {
     match arguments.split_first() {
         Some((name, rest)) if name == "crashes" => crashes::run(rest),
         Some((name, rest)) if name == "damage" => damage::run(rest),
+        Some((name, rest)) if name == "exhaustive" => exhaustive::run(rest),
         Some((name, rest)) if search::names().any(|(known, _)| known == name) => search::run(name, rest),
         _ => {
             eprintln!("highwater-fuzz SEARCH [SEED] [--first SEED] [--minutes N | --runs N]");
             for (name, about) in search::names() {
                 eprintln!("  {name:<10} {about}");
             }
-            eprintln!("{}\n{}", crashes::USAGE, damage::USAGE);
+            eprintln!("{}\n{}\n{}", crashes::USAGE, damage::USAGE, exhaustive::USAGE);
             ExitCode::from(2)
         }
     }

@@ -34,7 +34,7 @@ pub enum Rule {
 }
 
 /// Which rules hold; all of them by default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
     off: u64,
 }

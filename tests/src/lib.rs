@@ -5,6 +5,7 @@
 //! Nothing here is part of a product, and nothing here changes one: invariants look through `&self` methods only.
 
 pub mod damage;
+pub mod exhaustive;
 pub mod hostile;
 pub mod invariants;
 pub mod recover;

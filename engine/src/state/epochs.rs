@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::units::{LeaderEpoch, Offset};
 
 /// The beginning of a leader epoch in a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct EpochStart {
     /// The epoch.
     pub epoch: LeaderEpoch,
@@ -34,7 +34,7 @@ pub struct EpochEnd {
 /// history.assign(LeaderEpoch::ZERO, Offset::ZERO);
 /// assert_eq!(history.epoch_at(Offset::ZERO), Some(LeaderEpoch::ZERO));
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EpochHistory {
     /// Shared by those who have copied it, until one of them changes it: a read holds each batch against it.
     entries: Arc<Vec<EpochStart>>,

@@ -26,7 +26,7 @@ const PRODUCER_IDS: i64 = 1_000;
 /// The controller as a pure machine.
 ///
 /// Its state is changed by [`Change`]s only, each of which it also gives out to be persisted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Controller {
     pub(super) state: ClusterState,
     pub(super) config: ControllerConfig,

@@ -32,7 +32,7 @@ pub struct ClusterState {
 }
 
 /// One broker as it last registered.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Broker {
     /// Its session.
@@ -50,7 +50,7 @@ pub struct Broker {
 }
 
 /// Whether a broker takes part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BrokerStatus {
     /// It is heard of: it may lead and join.
@@ -62,7 +62,7 @@ pub enum BrokerStatus {
 }
 
 /// One topic.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Topic {
     /// Its id, random.
@@ -94,7 +94,7 @@ impl Topic {
 }
 
 /// One partition: who holds it, who leads it, who counts.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionState {
     /// The assigned replicas (AR); the first is the preferred leader.
@@ -141,7 +141,7 @@ impl PartitionState {
 }
 
 /// Why a replica is not in the ISR, and since when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutOfSync {
     /// Milliseconds since 1970, by the controller's clock.
@@ -151,7 +151,7 @@ pub struct OutOfSync {
 }
 
 /// Why a replica left the ISR, or never was in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutReason {
     /// It did not reach the leader's end for `replica.lag.time.max.ms`.
@@ -185,7 +185,7 @@ impl std::fmt::Display for OutReason {
 }
 
 /// Why a replica may have lost records it once counted for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Suspicion {
     /// The machine crashed, or may have, and what was not fsynced counted.
@@ -219,7 +219,7 @@ impl std::fmt::Display for Suspicion {
 }
 
 /// What a replica has while nobody leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplicaReport {
     /// The leader epoch of its last batch.
@@ -231,7 +231,7 @@ pub struct ReplicaReport {
 }
 
 /// From where on records may be lost without anybody knowing of one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PossibleLoss {
     /// The leader epoch that began there.

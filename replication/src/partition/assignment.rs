@@ -5,7 +5,7 @@ use highwater_engine::units::{LeaderEpoch, NodeId, Offset, TopicId};
 use crate::ids::{BrokerEpoch, PartitionEpoch};
 
 /// Everything the controller says of one partition.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Assignment {
     /// The topic's id; an assignment for another topic of the same name is not for this replica.
     pub topic_id: TopicId,
@@ -69,7 +69,7 @@ impl Assignment {
 }
 
 /// One assigned replica and its broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Member {
     /// The broker's node.
     pub node: NodeId,
@@ -87,7 +87,7 @@ impl Member {
 }
 
 /// How the controller sees a broker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// Registered, and its session is kept alive.
@@ -99,7 +99,7 @@ pub enum Standing {
 }
 
 /// What counts as a replica's contribution; chosen when a topic is created.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Durability {
     /// What is in the operating system, as in Kafka: survives the death of a process.
@@ -110,7 +110,7 @@ pub enum Durability {
 }
 
 /// How a follower finds where its log has to be cut.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TruncationRule {
     /// By comparing leader epochs in each Fetch (KIP-101, KIP-279, KIP-595).
@@ -131,7 +131,7 @@ pub enum Integrity {
 }
 
 /// What an election gave up: committed records `from..to` that the leader of `epoch` does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct LossRecord {
     /// The leadership that began without them.
     pub epoch: LeaderEpoch,
@@ -144,7 +144,7 @@ pub struct LossRecord {
 }
 
 /// Who decided that records are given up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossCause {
     /// Every eligible replica had registered and the best of them was taken: nothing below its end is given up.

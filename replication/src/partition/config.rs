@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::rules::Rules;
 
 /// The settings of one replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PartitionConfig {
     /// `replica.lag.time.max.ms`: a follower that was not caught up for longer leaves the ISR.
     pub lag_max: Duration,
@@ -32,7 +32,7 @@ impl Default for PartitionConfig {
 }
 
 /// Settings and rules together, as the parts of the machine are handed them.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Settings {
     pub(super) config: PartitionConfig,
     pub(super) rules: Rules,

@@ -7,7 +7,7 @@ use highwater_engine::units::{LeaderEpoch, NodeId, Offset, OffsetRange};
 use super::input::{IsrProposal, WaitId};
 
 /// Something to be done, in the order in which they were taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Effect {
     /// Note in the log that a leadership begins at its end (`Log::begin_epoch`), before anything is appended.
@@ -94,7 +94,7 @@ pub enum Effect {
 }
 
 /// What a truncation follows from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TruncationReason {
     /// The leader's history parts from this log's.
@@ -106,7 +106,7 @@ pub enum TruncationReason {
 }
 
 /// How a wait for an acknowledgement ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WaitOutcome {
     /// The record is where it has to be.
     Acknowledged,
@@ -121,7 +121,7 @@ pub enum WaitOutcome {
 }
 
 /// Which parked requests have to be looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wake {
     /// Those of followers that wait for this to be written.
     Written(Offset),
@@ -130,7 +130,7 @@ pub enum Wake {
 }
 
 /// Why a leader gives up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResignReason {
     /// Its log failed.
@@ -140,7 +140,7 @@ pub enum ResignReason {
 }
 
 /// Something that people should hear of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PartitionEvent {
     /// This replica leads.
@@ -248,7 +248,7 @@ pub enum PartitionEvent {
 }
 
 /// Why fetching pauses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FetchProblem {
     /// The Fetch failed.
@@ -270,7 +270,7 @@ pub enum RepairProblem {
 }
 
 /// Why an assignment was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IgnoredReason {
     /// It is for another topic of the same name.

@@ -24,7 +24,7 @@ use super::effect::TruncationReason;
 use super::repair::Repair;
 
 /// What a follower knows besides the assignment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Follower {
     pub(super) leader: Option<NodeId>,
     pub(super) phase: Phase,
@@ -41,7 +41,7 @@ pub(super) struct Follower {
 }
 
 /// Where a follower is in its cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     /// Nobody leads.
     Leaderless,
@@ -65,7 +65,7 @@ pub(super) enum Phase {
 }
 
 /// How a follower makes sure that its log agrees with the leader's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Matching {
     /// Each Fetch names the epoch of its last record.
     ByEpochs,
@@ -118,7 +118,10 @@ impl Follower {
             .fetch_backoff_min
             .saturating_mul(doubled)
             .clamp(config.fetch_backoff_min, config.fetch_backoff_max);
-        self.failures = self.failures.saturating_add(1);
+        // Beyond the longest pause one failure more says nothing.
+        if pause < config.fetch_backoff_max {
+            self.failures = self.failures.saturating_add(1);
+        }
         let uncut = if let Phase::Cutting { to, why } = self.phase { Some((to, why)) } else { None };
         self.phase = Phase::BackingOff { until: now.after(pause), uncut };
         pause

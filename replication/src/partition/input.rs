@@ -81,7 +81,7 @@ pub enum Input {
 }
 
 /// What a Fetch says of one partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FetchClaim {
     /// Who asks.
     pub fetcher: Fetcher,
@@ -96,7 +96,7 @@ pub struct FetchClaim {
 }
 
 /// Who sends a Fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fetcher {
     /// A client; it is given records below the high watermark.
     Consumer,
@@ -110,7 +110,7 @@ pub enum Fetcher {
 }
 
 /// What became of a follower's Fetch, for one partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FetchAnswer {
     /// The leader epoch of the request.
     pub epoch: LeaderEpoch,
@@ -121,7 +121,7 @@ pub struct FetchAnswer {
 }
 
 /// What came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FetchOutcome {
     /// Records, already appended, or none.
     Records {
@@ -173,7 +173,7 @@ pub enum FetchFailure {
 }
 
 /// A change of the ISR that a leader asks the controller for (KIP-497). Its identity is all of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct IsrProposal {
     /// The leadership that asks.
     pub leader_epoch: LeaderEpoch,
@@ -214,7 +214,7 @@ pub struct WaitId {
 }
 
 /// A wait for an acknowledgement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AckWait {
     /// Its name.
     pub id: WaitId,

@@ -16,7 +16,7 @@ use super::progress::Progress;
 use crate::rules::Rule;
 
 /// What a leader knows besides the assignment.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Leader {
     /// The end of the log when this leadership began (LESO).
     pub(super) epoch_start: Offset,
@@ -28,13 +28,13 @@ pub(super) struct Leader {
 }
 
 /// A proposal on its way; at most one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Proposal {
     proposal: IsrProposal,
     state: ProposalState,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ProposalState {
     /// No answer yet.
     Asked,

@@ -19,7 +19,7 @@ use crate::rules::{Rule, Rules};
 ///
 /// *Tell* it what happens with [`Partition::step`], *take* what it wants done with [`Partition::take_effects`], *look* with the rest. Effects
 /// are to be carried out in order and before the next [`Input::LogMoved`]; the same inputs give the same effects.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Partition {
     pub(super) node: NodeId,
     name: TopicPartition,
@@ -40,7 +40,7 @@ pub struct Partition {
 }
 
 /// What a replica is, with the data of that role only.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Role {
     /// The controller has not spoken, or this node is not assigned.
     Unassigned,

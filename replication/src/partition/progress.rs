@@ -7,7 +7,7 @@ use highwater_engine::units::{Monotonic, Offset};
 use crate::ids::BrokerEpoch;
 
 /// What a leader knows of one follower. Begins anew with each leadership and each session of the follower's broker.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Progress {
     /// The session that the last Fetch was of.
     pub(super) session: Option<BrokerEpoch>,
@@ -22,7 +22,7 @@ pub(super) struct Progress {
 }
 
 /// A Fetch, for the rule of the previous Fetch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LastFetch {
     /// When it came.
     pub(super) at: Monotonic,

@@ -7,7 +7,7 @@ use highwater_engine::units::{Monotonic, Offset};
 use super::input::{AckWait, Acks, WaitId};
 
 /// The waits of one leadership, by the offset that they wait for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Waits {
     by_id: BTreeMap<WaitId, AckWait>,
     /// Those that wait for the leader alone.

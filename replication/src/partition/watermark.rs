@@ -10,7 +10,7 @@ use highwater_engine::units::Offset;
 
 /// The high watermark and what is known to be committed. Both only rise, except by a loss that is recorded, or where this log lacks what is
 /// known and is about to grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Watermark {
     high: Offset,
     known_committed: Option<Offset>,
