@@ -260,7 +260,7 @@ pub enum FetchProblem {
 }
 
 /// Why a damaged range was not replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RepairProblem {
     /// It could not be had from the leader.

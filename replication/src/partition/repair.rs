@@ -26,7 +26,7 @@ use super::machine::{Partition, Role};
 use crate::rules::Rule;
 
 /// Where a follower is with the repair of its log; one range at a time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Repair {
     state: State,
     /// Failures in a row.
@@ -35,7 +35,7 @@ pub(super) struct Repair {
     tried: Option<OffsetRange>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum State {
     #[default]
     Idle,

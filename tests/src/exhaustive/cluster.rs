@@ -12,8 +12,8 @@ use highwater_replication::controller::{
 use highwater_replication::ids::BrokerEpoch;
 use highwater_replication::partition::{
     AckWait, Acks, Asker, Durability, Effect, Fenced, FetchAnswer, FetchClaim, FetchFailure, FetchOutcome,
-    FetchRefusal, FetchVerdict, Fetcher, Input, IsrAnswer, Partition, PartitionConfig, PartitionEvent,
-    ResignReason, WaitId, WaitOutcome,
+    FetchRefusal, FetchVerdict, Fetcher, Input, Integrity, IsrAnswer, Partition, PartitionConfig,
+    PartitionEvent, ResignReason, WaitId, WaitOutcome,
 };
 
 use super::bounds::Bounds;
@@ -168,7 +168,6 @@ impl Cluster {
             }
             Effect::Resign { epoch, why } => {
                 let why = match why {
-                    ResignReason::LogDamaged => ResignCause::LogDamaged,
                     ResignReason::SecondIncarnation => ResignCause::SecondIncarnation,
                     ResignReason::LogFailed | _ => ResignCause::LogFailed,
                 };
@@ -415,6 +414,7 @@ impl Cluster {
             known_committed,
             recovery_point: Some(log.durable),
             condition: Condition::Fits,
+            integrity: Integrity::Whole,
         }
     }
 }
