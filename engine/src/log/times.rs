@@ -4,7 +4,7 @@ use super::ReadError;
 use super::fetch::damaged;
 use super::inner::{Inner, View};
 use super::read::TimestampedOffset;
-use crate::batch::{BatchView, DecompressLimits, RecordView, TimestampType};
+use crate::batch::{BatchView, DecompressLimits, LegacyMessage, RecordView, TimestampType};
 use crate::segment::{AtDamage, Frame, Segment, Walk, WalkError};
 use crate::units::{Offset, Timestamp};
 
@@ -147,12 +147,16 @@ fn each_batch(
     Ok(())
 }
 
-/// Offset and timestamp of each record that has one. A legacy message counts as one record; a batch that cannot be decompressed counts
-/// as a whole, by its last offset.
+/// Offset and timestamp of each record that has one. A batch that cannot be decompressed counts as a whole, by its last offset.
 fn records_of(frame: &Frame, bytes: &[u8]) -> Vec<(Offset, Timestamp)> {
     let whole = || frame.max_timestamp.map(|time| (frame.last, time)).into_iter().collect();
-    let Ok(view) = BatchView::parse(bytes) else { return whole() };
     let mut scratch = Vec::new();
+    let Ok(view) = BatchView::parse(bytes) else {
+        let legacy = LegacyMessage::parse(bytes);
+        let records = legacy.and_then(|message| message.records(&DecompressLimits::default(), &mut scratch));
+        let Ok(records) = records else { return whole() };
+        return records.filter_map(|record| Some((record.offset, record.timestamp?))).collect();
+    };
     let Ok(records) = view.records(&DecompressLimits::default(), &mut scratch) else { return whole() };
     let append_time = match view.header().attributes.timestamp_type() {
         TimestampType::LogAppendTime => view.header().max_timestamp,

@@ -48,6 +48,14 @@ pub(crate) fn frame_at(bytes: &[u8]) -> Option<Frame> {
     BatchHeader::parse(bytes).ok().map(|header| Frame::of(&header))
 }
 
+/// The CRC field in the header of a batch or of a legacy message.
+pub(crate) fn crc_at(bytes: &[u8]) -> Option<u32> {
+    if *bytes.get(PREFIX_BYTES - 1)? <= 1 {
+        return Some(u32::from_be_bytes(*bytes.get(LENGTH_OVERHEAD_BYTES..)?.first_chunk()?));
+    }
+    BatchHeader::parse(bytes).ok().map(|header| header.crc)
+}
+
 fn legacy_at(bytes: &[u8]) -> Option<Frame> {
     let offset = Offset::new(i64::from_be_bytes(*bytes.first_chunk()?))?;
     let length = i32::from_be_bytes(*bytes.get(8..)?.first_chunk()?);

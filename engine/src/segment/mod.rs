@@ -27,7 +27,7 @@ pub use name::{FileKind, file_path, parse_file_name};
 
 pub(crate) use aborted::{AbortedDifference, LongAborted, aborted_difference};
 pub(crate) use files::{Exchanged, OpenFiles};
-pub(crate) use frame::{Frame, frame_at, is_whole};
+pub(crate) use frame::{Frame, crc_at, frame_at, is_whole};
 pub(crate) use home::{FirstBatch, Home, IndexSettings};
 pub(crate) use lookup::SegmentIndex;
 pub(crate) use search::find_batch_in;
@@ -352,7 +352,7 @@ impl Segment {
         let mut walk = Walk::new(self, from, AtDamage::PassOver).map_err(WalkError::Io)?;
         let mut crc = None;
         while let Some((position, _)) = walk.next()? {
-            crc = walk.header(position).map(|header| header.crc);
+            crc = walk.crc(position);
         }
         Ok(crc)
     }

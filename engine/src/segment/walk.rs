@@ -9,7 +9,7 @@ use crate::batch::BatchHeader;
 use crate::disk::File;
 use crate::units::Offset;
 
-use super::{DamagedRange, Frame, Segment, frame_at};
+use super::{DamagedRange, Frame, Segment, crc_at, frame_at};
 use std::sync::Arc;
 
 const WINDOW_BYTES: usize = 16 << 10;
@@ -108,6 +108,12 @@ impl Walk {
     pub(crate) fn header(&self, position: u64) -> Option<BatchHeader> {
         let at = usize::try_from(position.checked_sub(self.window_at)?).ok()?;
         BatchHeader::parse(self.window.get(at..)?).ok()
+    }
+
+    /// The CRC field of the batch, or legacy message, that [`Walk::next`] has just given.
+    pub(crate) fn crc(&self, position: u64) -> Option<u32> {
+        let at = usize::try_from(position.checked_sub(self.window_at)?).ok()?;
+        crc_at(self.window.get(at..)?)
     }
 
     /// The bytes of a whole batch.

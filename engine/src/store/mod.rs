@@ -45,6 +45,8 @@ mod job_run;
 #[cfg(feature = "codecs")]
 mod kafka_test;
 mod layout;
+#[cfg(test)]
+mod legacy_test;
 mod load;
 mod logs;
 #[cfg(test)]

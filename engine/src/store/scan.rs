@@ -7,7 +7,7 @@ use crate::batch::{Attributes, BatchHeader, Compression, LegacyMessage, ScanStop
 use crate::disk::File;
 use crate::index::ActiveIndex;
 use crate::recovery::{BadKind, Placed, SegmentContext, SegmentScan, SegmentScanner};
-use crate::segment::{FirstBatch, find_batch_in, frame_at};
+use crate::segment::{FirstBatch, crc_at, find_batch_in, frame_at};
 use crate::units::Offset;
 
 /// What reading a segment gave.
@@ -168,7 +168,7 @@ impl Reading<'_, '_> {
             base_offset: frame.base,
             size_bytes: frame.size,
             leader_epoch: None,
-            crc: 0,
+            crc: crc_at(bytes).unwrap_or_default(),
             attributes: Attributes::new(Compression::None),
             last_offset_delta: 0,
             base_timestamp: frame.max_timestamp.unwrap_or_default(),
