@@ -7,7 +7,7 @@ from model import Model
 from sides import Highwater, Kafka
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-TOPICS = ("orders", "small")
+TOPICS = ("orders", "small", "transactions")
 
 
 class Carrying:
@@ -28,16 +28,34 @@ class Carrying:
         done = hand.order("produce", topic=name, records=records, batch=4, **how)
         model.add(records, done["offsets"])
 
+    def transact(self, hand):
+        """Over our broker no transaction can be begun; those that are there are told apart."""
+        model = self.models["transactions"]
+        for end in ("abort", "commit", "abort"):
+            records = []
+            for number in range(5):
+                self.clock += 7
+                records.append({"key": None, "value": f"to be {end}ed {number}", "timestamp": self.clock})
+            done = hand.order("transact", topic=model.name, id="t", end=end, records=records, batch=2)
+            model.add(records, done["offsets"], markers=1)
+            if end == "abort":
+                model.aborted |= set(done["offsets"])
+
     def read(self, hand, who):
         for model in self.models.values():
             found = hand.order("read", topic=model.name)
             self.faults += model.faults(who, found["start"], found["end"], found["records"])
+        model = self.models["transactions"]
+        found = hand.order("read", topic=model.name, isolation="read_committed")
+        self.faults += model.faults(f"{who}, committed", found["start"], found["end"], found["records"], committed=True)
 
     def write(self, side):
         for codec in CODECS:
             self.produce(side.hand, "orders", 10, codec=codec)
         self.produce(side.hand, "orders", 8, producer="a")
         self.produce(side.hand, "small", 3)
+        if side is self.kafka:
+            self.transact(side.hand)
 
     def verify(self, side, who):
         verified = self.ours.tool("verify", side.data, check=False)

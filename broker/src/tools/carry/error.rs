@@ -127,19 +127,6 @@ pub enum CarryError {
         /// Which offsets.
         ranges: String,
     },
-    /// Records that nobody should be given.
-    #[error(
-        "{name} has {count} aborted transactions, the first at offset {first}; which ones these are cannot be carried over, and their records \
-         would count; raise the start above them, or copy the committed records with a consumer"
-    )]
-    Aborted {
-        /// The partition.
-        name: TopicPartition,
-        /// How many.
-        count: usize,
-        /// Where the first begins.
-        first: Offset,
-    },
     /// Nobody on the other side can end it.
     #[error(
         "{name} has an open transaction from offset {first} on, which nobody could end on the other side; end it first, with \

@@ -90,6 +90,9 @@ impl fmt::Display for CarryPlan {
         if survey.legacy > 0 {
             writeln!(f, "  {} messages of formats v0 and v1, which stay as they are", survey.legacy)?;
         }
+        if survey.aborted > 0 {
+            writeln!(f, "  {} aborted transactions, which stay aborted", survey.aborted)?;
+        }
         let of_cluster = cluster.as_ref().map_or_else(String::new, |cluster| format!(", cluster {cluster}"));
         writeln!(f, "from {}{of_cluster}", directory.display())?;
         for target in &self.targets {

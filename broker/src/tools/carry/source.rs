@@ -61,8 +61,9 @@ pub(super) struct Survey {
     pub(super) producers: BTreeSet<i64>,
     /// Messages of formats v0 and v1.
     pub(super) legacy: u64,
+    /// Transactions whose records readers of committed records are not given: by their markers, which are carried over as they are.
+    pub(super) aborted: u64,
     open: BTreeMap<i64, Offset>,
-    aborted: Vec<Offset>,
 }
 
 impl Source {
@@ -125,9 +126,6 @@ impl Source {
     fn read_all(&self) -> Result<Survey, CarryError> {
         let mut survey = Survey::default();
         self.each_piece(|first, bytes| survey.take(&self.name, first, bytes))?;
-        if let Some(first) = survey.aborted.first().copied() {
-            return Err(CarryError::Aborted { name: self.name.clone(), count: survey.aborted.len(), first });
-        }
         if let Some(first) = survey.open.values().min().copied() {
             return Err(CarryError::OpenTransaction { name: self.name.clone(), first });
         }
@@ -191,8 +189,8 @@ impl Survey {
                 let record = record.map_err(|damage| damage.to_string())?;
                 let said = ControlRecord::parse(&record).map_err(|damage| damage.to_string())?;
                 let ControlRecord::Marker { end, .. } = said else { continue };
-                if let (Some(first), TransactionEnd::Abort) = (self.open.remove(&producer.value()), end) {
-                    self.aborted.push(first);
+                if self.open.remove(&producer.value()).is_some() && end == TransactionEnd::Abort {
+                    self.aborted += 1;
                 }
             }
         } else if header.attributes.is_transactional() {
