@@ -133,6 +133,9 @@ pub enum Command {
         /// Do it also where a controller would have to be told that records may be missing: there is none
         #[arg(long, conflicts_with = "dry_run")]
         alone: bool,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
         /// A broker's data directory
         directory: PathBuf,
     },
@@ -141,6 +144,9 @@ pub enum Command {
         /// Give up this damaged range, as it is shown; no broker may have the directory open
         #[arg(long, value_name = "TOPIC-P:FROM..UNTIL")]
         give_up: Vec<Range>,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
         /// A broker's data directory
         directory: PathBuf,
     },

@@ -161,8 +161,7 @@ fn ask(command: Command) -> Result<ExitCode, Failure> {
             writeln!(out, "{}", supervisor::give(&at.data, BrokerOrder { order, broker: at.id })?)?;
         }
         Command::Dump { path, json } => {
-            let format = if json { Format::Json } else { Format::People };
-            dump(&path, format, &mut out)?;
+            dump(&path, format_of(json), &mut out)?;
         }
         Command::Cat(arguments) => cat(&what_of(arguments), &mut out, &mut io::stderr())?,
         Command::Import(arguments) => carry(Direction::Import, arguments, &mut out)?,
@@ -175,16 +174,17 @@ fn ask(command: Command) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::from(1));
             }
         }
-        Command::Recover { dry_run, alone, directory } => {
+        Command::Recover { dry_run, alone, json, directory } => {
             let what = match (dry_run, alone) {
                 (true, _) => Recover::Show,
                 (false, false) => Recover::Apply,
                 (false, true) => Recover::ApplyAlone,
             };
-            recover(&directory, what, Clock::start().now(), &mut out)?;
+            recover(&directory, what, format_of(json), Clock::start().now(), &mut out)?;
         }
-        Command::Repair { give_up, directory } => {
-            if repair(&directory, &give_up, Clock::start().now(), &mut out)? == Repaired::Damaged {
+        Command::Repair { give_up, json, directory } => {
+            let now = Clock::start().now();
+            if repair(&directory, &give_up, format_of(json), now, &mut out)? == Repaired::Damaged {
                 out.flush()?;
                 return Ok(ExitCode::from(1));
             }
@@ -195,6 +195,10 @@ fn ask(command: Command) -> Result<ExitCode, Failure> {
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+const fn format_of(json: bool) -> Format {
+    if json { Format::Json } else { Format::People }
 }
 
 fn what_of(arguments: CatArguments) -> Cat {

@@ -4,10 +4,14 @@
 pub mod carry;
 pub mod cat;
 pub mod dump;
+mod place;
 pub mod recover;
 pub mod repair;
 mod segment_file;
 pub mod verify;
+
+#[cfg(test)]
+mod looking_test;
 
 /// Bytes in hex.
 fn hex(bytes: &[u8]) -> String {

@@ -14,6 +14,10 @@ use highwater_engine::disk::{LockError, PosixDisk, SyncThread};
 use highwater_engine::recovery::SuspectReason;
 use highwater_engine::store::{Machine, Opened, OpeningPlan, Stop, Store, StoreConfig, StoreOpenError};
 use highwater_engine::units::{Now, TopicPartition};
+use serde_json::{Value, json};
+
+use super::dump::Format;
+use super::place::Place;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +37,23 @@ pub enum RecoverError {
     /// Somebody has it.
     #[error("{0}; stop it first, its logs are not at rest")]
     InUse(LockError),
+    /// One partition, or one file, is not recovered by itself.
+    #[error(
+        "{path} is {what}, and how its broker stopped and how far it had synced is written beside the partitions: give the data directory \
+         above; verify, dump and cat look at a part of it alone"
+    )]
+    Part {
+        /// What was given.
+        path: PathBuf,
+        /// What that is.
+        what: &'static str,
+    },
+    /// There is nothing that could be recovered, and nothing is to be made there.
+    #[error("{path} is no data directory: no log is in it, and no broker has had it")]
+    NoLogs {
+        /// The directory.
+        path: PathBuf,
+    },
     /// It cannot be opened.
     #[error(transparent)]
     Open(StoreOpenError),
@@ -71,15 +92,24 @@ impl From<StoreOpenError> for RecoverError {
 }
 
 /// Shows the facts and the plan of each log's recovery, and carries it out if that is wanted.
-pub fn recover(directory: &Path, what: Recover, now: Now, out: &mut dyn Write) -> Result<(), RecoverError> {
+pub fn recover(
+    directory: &Path,
+    what: Recover,
+    format: Format,
+    now: Now,
+    out: &mut dyn Write,
+) -> Result<(), RecoverError> {
+    check_place(directory)?;
     let plan = plan(directory, now)?;
-    show(directory, &plan, out)?;
+    match format {
+        Format::People => show(directory, &plan, out)?,
+        Format::Json => show_objects(directory, &plan, out)?,
+    }
     if what == Recover::Show {
         return Ok(());
     }
     if is_idle(&plan) {
-        writeln!(out, "there is nothing to do")?;
-        return Ok(());
+        return Ok(end(format, "there is nothing to do", out)?);
     }
     if what == Recover::Apply {
         refuse_untold(&plan)?;
@@ -88,8 +118,32 @@ pub fn recover(directory: &Path, what: Recover, now: Now, out: &mut dyn Write) -
     if let Some((path, why)) = report.refused.into_iter().next() {
         return Err(RecoverError::LeftAlone { path, why: why.to_string() });
     }
-    writeln!(out, "done")?;
-    Ok(())
+    Ok(end(format, "done", out)?)
+}
+
+/// An error unless this is a data directory, which alone can be recovered and repaired.
+pub(super) fn check_place(given: &Path) -> Result<(), RecoverError> {
+    let part = |what| Err(RecoverError::Part { path: given.to_owned(), what });
+    // What is not there is told of by whoever opens it.
+    let Ok(path) = std::fs::canonicalize(given) else { return Ok(()) };
+    match Place::of(&path) {
+        Place::DataDirectory => Ok(()),
+        Place::File => part("a file"),
+        Place::Partition(_) => part("the directory of one partition"),
+        Place::NoLogs => Err(RecoverError::NoLogs { path: given.to_owned() }),
+    }
+}
+
+fn end(format: Format, what: &str, out: &mut dyn Write) -> io::Result<()> {
+    match format {
+        Format::People => writeln!(out, "{what}"),
+        Format::Json => object(&json!({ "end": what }), out),
+    }
+}
+
+fn object(object: &Value, out: &mut dyn Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, object)?;
+    out.write_all(b"\n")
 }
 
 pub(super) fn plan(directory: &Path, now: Now) -> Result<OpeningPlan, RecoverError> {
@@ -123,6 +177,36 @@ fn is_idle(plan: &OpeningPlan) -> bool {
             .is_ok_and(|plan| plan.steps.is_empty() && plan.suspect.is_empty() && plan.damaged.is_empty())
     });
     plan.stop == Stop::FirstUse || (plan.stop == Stop::Clean && is_as_it_was && plan.noted.is_some())
+}
+
+/// One object for the directory, one for each log with its plan, one for each range that was noted as damaged.
+fn show_objects(directory: &Path, plan: &OpeningPlan, out: &mut dyn Write) -> io::Result<()> {
+    let stop = match plan.stop {
+        Stop::Clean => "clean",
+        Stop::Unclean => "unclean",
+        Stop::FirstUse => "first-use",
+    };
+    let machine = match plan.machine {
+        Machine::Same => "same",
+        Machine::OtherOrUnknown => "other-or-unknown",
+    };
+    let is_note_believed = plan.noted.is_some();
+    object(
+        &json!({ "directory": directory, "stop": stop, "machine": machine, "damage_note_believed": is_note_believed }),
+        out,
+    )?;
+    for (name, plan) in &plan.logs {
+        let name = name.to_string();
+        match plan {
+            Ok(plan) => object(&json!({ "log": name, "plan": plan, "text": plan.to_string() }), out)?,
+            Err(why) => object(&json!({ "log": name, "left_alone": why.to_string() }), out)?,
+        }
+    }
+    for NotedDamage { log, offsets: (from, until), .. } in plan.noted.iter().flatten() {
+        let noted = json!({ "log": log, "noted_damage": { "from": from.value(), "until": until.value() } });
+        object(&noted, out)?;
+    }
+    out.flush()
 }
 
 fn show(directory: &Path, plan: &OpeningPlan, out: &mut dyn Write) -> io::Result<()> {

@@ -5,6 +5,7 @@ use std::fs;
 use highwater_engine::batch::{BatchBuilder, BatchLimits, Compression, ProducedBatch};
 use highwater_engine::log::{LogConfig, Permit, Step};
 use highwater_engine::units::{LeaderEpoch, Timestamp};
+use serde_json::Value;
 
 use super::*;
 use crate::clock::Clock;
@@ -35,7 +36,7 @@ fn segment(directory: &tempfile::TempDir) -> PathBuf {
 
 fn recovered(directory: &tempfile::TempDir, what: Recover) -> (Result<(), RecoverError>, String) {
     let mut out = Vec::new();
-    let done = recover(directory.path(), what, now(), &mut out);
+    let done = recover(directory.path(), what, Format::People, now(), &mut out);
     (done, String::from_utf8(out).unwrap())
 }
 
@@ -88,4 +89,53 @@ fn what_a_controller_has_to_be_told_is_left_to_a_broker() {
             .unwrap()
             .any(|entry| { entry.unwrap().file_name().to_string_lossy().ends_with(".lost") })
     );
+}
+
+fn objects(directory: &Path, what: Recover) -> Vec<Value> {
+    let mut out = Vec::new();
+    recover(directory, what, Format::Json, now(), &mut out).unwrap();
+    String::from_utf8(out).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn programs_are_told_the_same_as_people() {
+    let (directory, store) = place();
+    drop(store);
+    let bytes = fs::metadata(segment(&directory)).unwrap().len();
+    fs::File::options().write(true).open(segment(&directory)).unwrap().set_len(bytes - 7).unwrap();
+    let shown = objects(directory.path(), Recover::Show);
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    assert_eq!((&shown[0]["stop"], &shown[0]["machine"]), (&"unclean".into(), &"same".into()));
+    assert_eq!(
+        (&shown[1]["log"], &shown[1]["plan"]["start"], &shown[1]["plan"]["end"]),
+        (&"topic-0".into(), &0.into(), &3.into())
+    );
+    let cut = &shown[1]["plan"]["steps"][0]["CutSegment"];
+    assert_eq!((&cut["from_bytes"], &cut["to_bytes"]), (&(bytes - 7).into(), &(bytes / 4 * 3).into()));
+    let (_, text) = recovered(&directory, Recover::Show);
+    assert!(text.contains(shown[1]["text"].as_str().unwrap()), "{text}");
+    let done = objects(directory.path(), Recover::Apply);
+    assert_eq!((done.len(), &done[2]["end"]), (3, &"done".into()));
+}
+
+#[test]
+fn a_part_of_a_data_directory_and_what_is_none_are_refused_and_nothing_is_made_there() {
+    let (directory, store) = place();
+    store.close(serde_json::Map::new(), None).unwrap();
+    let partition = directory.path().join("topic-0");
+    let names = |path: &Path| {
+        let names = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().file_name());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = names(&partition);
+    let refused =
+        |path: &Path| recover(path, Recover::Apply, Format::People, now(), &mut Vec::new()).unwrap_err();
+    assert!(matches!(refused(&segment(&directory)), RecoverError::Part { what: "a file", .. }));
+    assert!(matches!(refused(&partition), RecoverError::Part { .. }));
+    assert_eq!(names(&partition), before);
+    let other = tempfile::tempdir().unwrap();
+    fs::write(other.path().join("notes.txt"), "x").unwrap();
+    assert!(matches!(refused(other.path()), RecoverError::NoLogs { .. }));
+    assert_eq!(names(other.path()).len(), 1);
+    assert!(matches!(refused(&other.path().join("nowhere")), RecoverError::Open(_)));
 }

@@ -14,6 +14,7 @@ use highwater_engine::store::{Job, JobDone, Opened, Stop, Store};
 use highwater_engine::units::{LeaderEpoch, Now, Offset, OffsetRange};
 use serde_json::json;
 
+use super::print::Printer;
 use super::{Range, RepairError};
 use crate::tools::recover;
 
@@ -26,7 +27,7 @@ pub(super) fn give_up(
     directory: &Path,
     ranges: &[Range],
     now: Now,
-    out: &mut dyn Write,
+    printer: &mut Printer<'_>,
 ) -> Result<(), RepairError> {
     recover::refuse_untold(&recover::plan(directory, now)?)?;
     let Opened { store, report } = recover::open(directory, now)?;
@@ -43,10 +44,7 @@ pub(super) fn give_up(
         if let JobDone::Failed { error, .. } = job.run(&store) {
             return Err(RepairError::Job { range: range.clone(), why: error });
         }
-        writeln!(out, "{range} is given up")?;
-        if let Some(kept) = kept {
-            writeln!(out, "  its bytes are kept in {}", kept.display())?;
-        }
+        printer.given_up(range, kept.as_deref())?;
     }
     // After any other stop the next opening has more to find out than whether this was one.
     if report.stop == Stop::Clean {

@@ -6,6 +6,7 @@
 //! are, and what is given up is noted in the data directory. A crash leaves the damage or the empty batches.
 
 mod give_up;
+mod print;
 mod touched;
 
 use std::fmt;
@@ -22,8 +23,10 @@ use highwater_engine::store::{
 };
 use highwater_engine::units::{Now, Offset, OffsetRange, TopicPartition};
 
-use super::recover::RecoverError;
+use super::dump::Format;
+use super::recover::{RecoverError, check_place};
 use give_up::give_up;
+use print::Printer;
 use touched::touched;
 
 /// A range of offsets of a log, as `topic-0:10..20`.
@@ -124,15 +127,22 @@ pub enum Repaired {
 pub fn repair(
     directory: &Path,
     ranges: &[Range],
+    format: Format,
     now: Now,
     out: &mut dyn Write,
 ) -> Result<Repaired, RepairError> {
+    check_place(directory)?;
+    let mut printer = Printer::new(format, out);
     let damaged = damaged(directory)?;
     for (name, range) in &damaged {
-        show(directory, name, range, out)?;
+        let mut lines = Vec::new();
+        if !range.offsets.is_empty() {
+            lines = touched(&store(directory)?.log(name)?, range.offsets)?;
+        }
+        printer.damaged(name, range, &lines)?;
     }
     if damaged.is_empty() && ranges.is_empty() {
-        writeln!(out, "nothing is damaged")?;
+        printer.nothing_damaged()?;
         return Ok(Repaired::Whole);
     }
     let is_damaged = |range: &Range| {
@@ -142,18 +152,17 @@ pub fn repair(
         return Err(RepairError::NotDamaged { range: range.clone() });
     }
     if ranges.is_empty() {
-        writeln!(
-            out,
-            "nothing is changed; what no replica has any more is given up by --give-up, once for each range:"
-        )?;
-        for (log, range) in damaged.iter().filter(|(_, range)| !range.offsets.is_empty()) {
-            writeln!(out, "  --give-up {}", Range { log: log.clone(), offsets: range.offsets })?;
-        }
+        let with_offsets = damaged.iter().filter(|(_, range)| !range.offsets.is_empty());
+        let spelled: Vec<Range> =
+            with_offsets.map(|(log, range)| Range { log: log.clone(), offsets: range.offsets }).collect();
+        printer.not_given_up(&spelled, damaged.len())?;
         return Ok(Repaired::Damaged);
     }
-    out.flush()?;
-    give_up(directory, ranges, now, out)?;
-    Ok(if ranges.len() == damaged.len() { Repaired::Whole } else { Repaired::Damaged })
+    printer.flush()?;
+    give_up(directory, ranges, now, &mut printer)?;
+    let left = damaged.len() - ranges.len();
+    printer.end(left)?;
+    Ok(if left == 0 { Repaired::Whole } else { Repaired::Damaged })
 }
 
 fn store(directory: &Path) -> Result<ReadOnlyStore, RepairError> {
@@ -170,32 +179,6 @@ fn damaged(directory: &Path) -> Result<Vec<(TopicPartition, DamagedRange)>, Repa
         damaged.extend(ranges.into_iter().map(|range| (name.clone(), range)));
     }
     Ok(damaged)
-}
-
-fn show(
-    directory: &Path,
-    name: &TopicPartition,
-    range: &DamagedRange,
-    out: &mut dyn Write,
-) -> Result<(), RepairError> {
-    let (offsets, (from, until)) = (range.offsets, range.bytes);
-    let count = offsets.end().distance_from(offsets.start()).unwrap_or_default();
-    writeln!(
-        out,
-        "{name}: offsets {}..{}, up to {count} records in {} bytes, at byte {from} of segment {}",
-        offsets.start(),
-        offsets.end(),
-        until - from,
-        range.segment
-    )?;
-    if offsets.is_empty() {
-        writeln!(out, "  the bytes have no offsets of their own, so that there is nothing to give up")?;
-        return Ok(());
-    }
-    for line in touched(&store(directory)?.log(name)?, offsets)? {
-        writeln!(out, "  {line}")?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ fn place() -> (tempfile::TempDir, Vec<u8>) {
 fn repaired(directory: &tempfile::TempDir, ranges: &[&str]) -> (Result<Repaired, RepairError>, String) {
     let ranges: Vec<Range> = ranges.iter().map(|text| text.parse().unwrap()).collect();
     let mut out = Vec::new();
-    let done = repair(directory.path(), &ranges, now(), &mut out);
+    let done = repair(directory.path(), &ranges, Format::People, now(), &mut out);
     (done, String::from_utf8(out).unwrap())
 }
 
@@ -115,5 +115,43 @@ fn ranges_are_spelled_as_they_are_shown() {
         ["", "topic-0", "topic-0:10", "topic-0:20..10", "topic-0:5..5", "topic:1..2", "topic-0:-1..2"]
     {
         assert!(wrong.parse::<Range>().is_err(), "{wrong}");
+    }
+}
+
+fn objects(path: &Path, ranges: &[&str]) -> (Repaired, Vec<serde_json::Value>) {
+    let ranges: Vec<Range> = ranges.iter().map(|text| text.parse().unwrap()).collect();
+    let mut out = Vec::new();
+    let done = repair(path, &ranges, Format::Json, now(), &mut out).unwrap();
+    let lines = String::from_utf8(out).unwrap();
+    (done, lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+#[test]
+fn programs_are_told_the_same_as_people() {
+    let (directory, rotten) = place();
+    let (done, shown) = objects(directory.path(), &[]);
+    assert_eq!((done, shown.len()), (Repaired::Damaged, 2), "{shown:?}");
+    let field = |name: &str| &shown[0][name];
+    assert_eq!((field("log"), field("from"), field("until")), (&"topic-0".into(), &4.into(), &6.into()));
+    assert_eq!((field("position"), field("bytes")), (&(2 * rotten.len()).into(), &rotten.len().into()));
+    assert_eq!((field("can_be_given_up"), field("touched").as_array().unwrap().len()), (&true.into(), 2));
+    assert_eq!(shown[1]["damaged"], 1);
+    let (done, shown) = objects(directory.path(), &["topic-0:4..6"]);
+    assert_eq!(
+        (done, &shown[1]["given_up"], &shown[2]["damaged"]),
+        (Repaired::Whole, &true.into(), &0.into())
+    );
+    assert!(Path::new(shown[1]["kept"].as_str().unwrap()).exists());
+    let (done, shown) = objects(directory.path(), &[]);
+    assert_eq!((done, shown.len(), &shown[0]["damaged"]), (Repaired::Whole, 1, &0.into()));
+}
+
+#[test]
+fn one_partition_or_one_file_has_no_repair_of_its_own() {
+    let (directory, _) = place();
+    let partition = directory.path().join("topic-0");
+    for path in [partition.join("00000000000000000000.log"), partition] {
+        let done = repair(&path, &[], Format::People, now(), &mut Vec::new());
+        assert!(matches!(done, Err(RepairError::Open(RecoverError::Part { .. }))), "{done:?}");
     }
 }

@@ -8,13 +8,11 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use highwater_engine::checkpoint::{META_PROPERTIES, RECOVERY_POINTS};
 use highwater_engine::disk::{Disk, PosixDisk, SyncThread};
 use highwater_engine::log::Cleanup;
-use highwater_engine::segment::{FileKind, parse_file_name};
 use highwater_engine::store::{ReadOnlyError, ReadOnlyStore, StoreConfig};
-use highwater_engine::units::TopicPartition;
 
+use super::place::{Place, is_segment};
 use crate::clock::Clock;
 use print::Printer;
 use progress::Progress;
@@ -100,19 +98,17 @@ pub fn verify(
         return printer.finish().map_err(VerifyError::Write);
     }
     let path = std::fs::canonicalize(&what.path).map_err(io_failed)?;
-    let of_one = partition(&path);
-    let directory = match &of_one {
-        Some(_) => path.parent().unwrap_or(&path),
-        None => &path,
+    let of_one = match Place::of(&path) {
+        Place::Partition(name) => Some(name),
+        Place::DataDirectory | Place::File => None,
+        Place::NoLogs => return Err(VerifyError::NoLogs { path }),
     };
+    let directory = if of_one.is_some() { path.parent().unwrap_or(&path) } else { &path };
     let store = ReadOnlyStore::open(&disk, directory, config)?;
     let names = match &of_one {
         Some(name) => vec![name.clone()],
         None => store.names()?,
     };
-    if names.is_empty() && !is_data_directory(&path) {
-        return Err(VerifyError::NoLogs { path });
-    }
     let bytes = names.iter().map(|name| bytes_in(&directory.join(name.to_string()))).sum();
     let progress = Progress::new(bytes, clock, aside);
     if of_one.is_none() {
@@ -128,27 +124,6 @@ pub fn verify(
         printer.log(&verified?).map_err(VerifyError::Write)?;
     }
     printer.finish().map_err(VerifyError::Write)
-}
-
-/// The name of a partition whose directory this is.
-fn partition(path: &Path) -> Option<TopicPartition> {
-    let name = TopicPartition::from_directory_name(path.file_name()?.to_str()?).ok()?;
-    has_segments(path).then_some(name)
-}
-
-/// Whether a broker has had it, also if it has no log yet.
-fn is_data_directory(directory: &Path) -> bool {
-    [META_PROPERTIES, RECOVERY_POINTS].iter().any(|name| directory.join(name).exists())
-}
-
-fn has_segments(directory: &Path) -> bool {
-    let Ok(mut entries) = std::fs::read_dir(directory) else { return false };
-    entries.any(|entry| entry.is_ok_and(|entry| is_segment(&entry)))
-}
-
-fn is_segment(entry: &std::fs::DirEntry) -> bool {
-    let name = entry.file_name();
-    name.to_str().and_then(parse_file_name).is_some_and(|(_, kind)| kind == FileKind::Log)
 }
 
 /// What there is to read, as far as it can be told: it is only for saying how far the work is.

@@ -6,7 +6,7 @@ use highwater_engine::batch::{BatchBuilder, BatchLimits, Compression, ProducedBa
 use highwater_engine::disk::{IoMode, open_disk};
 use highwater_engine::log::{Log, LogConfig, Permit, Step};
 use highwater_engine::store::Store;
-use highwater_engine::units::{LeaderEpoch, Timestamp};
+use highwater_engine::units::{LeaderEpoch, Timestamp, TopicPartition};
 use serde_json::Value;
 
 use super::*;
