@@ -462,3 +462,24 @@ fn a_member_that_is_not_assigned_holds_nothing_and_is_proposed_away() {
     assert_eq!(proposed(&effects).unwrap().1, [A, B]);
     assert_eq!(a.fetched(1, B, 10), [Effect::HighWatermark(at(10))]);
 }
+
+/// A follower whose disk is full asks again and again for the same; the others go on without it.
+#[test]
+fn s58_who_has_just_left_does_not_join_again_because_the_high_watermark_stood_still_for_it() {
+    let mut a = Replica::leading(5, 0);
+    for id in [B, C] {
+        a.fetched(0, id, 5);
+    }
+    a.grow(1, 10);
+    let mut asked = None;
+    for time in (100..=10_200).step_by(100) {
+        asked = asked.or(proposed(&a.fetched(time, B, 10)));
+        asked = asked.or(proposed(&a.fetched(time, C, 5)));
+        asked = asked.or(proposed(&a.tell(time, Input::Tick)));
+    }
+    let (proposal, isr) = asked.unwrap();
+    assert_eq!((isr, a.hw()), (vec![A, B], 5));
+    let effects = a.tell(10_201, granted(&proposal));
+    assert_eq!(effects, [Effect::HighWatermark(at(10))], "and nobody is asked for");
+    assert_eq!(proposed(&a.fetched(10_300, C, 5)), None);
+}

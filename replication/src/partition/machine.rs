@@ -398,12 +398,13 @@ impl Partition {
     }
 
     fn settle_leader(&mut self, now: Monotonic, log: &LogFacts<'_>) {
-        if let Some(proposal) = self.as_leader(now, log, Leader::propose).flatten() {
-            self.effect(Effect::ProposeIsr(proposal));
-        }
-        // With the proposal in place: who joins counts from the moment it is asked for.
+        // First, so that who has just left does not join again because it has all that was committed while it was waited for (S58).
         if let Some(end) = self.as_leader(now, log, |leader, view| leader.committed_end(view)).flatten() {
             self.watermark.raise(end, log);
+        }
+        // Who is asked for counts from now on.
+        if let Some(proposal) = self.as_leader(now, log, Leader::propose).flatten() {
+            self.effect(Effect::ProposeIsr(proposal));
         }
         if log.written > self.woken {
             self.effect(Effect::Wake(Wake::Written(log.written)));

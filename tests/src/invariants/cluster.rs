@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use highwater_engine::log::Log;
 use highwater_engine::units::{NodeId, TopicPartition};
 use highwater_replication::controller::{ClusterState, PartitionState, Topic};
 
@@ -38,10 +39,27 @@ impl Ghost {
     pub(crate) fn observe_controller(&mut self, state: &ClusterState, seen: Seen) {
         let sessions: BTreeMap<NodeId, i64> =
             state.brokers.iter().map(|(node, broker)| (*node, broker.session.value())).collect();
+        self.forget_topics_made_again(state);
         self.topics.extend(state.topics.iter().map(|(name, topic)| (topic.id, name.clone())));
         for (name, topic, partition) in state.partitions() {
             self.take_state(&name, topic, partition, &sessions, seen);
         }
+    }
+
+    /// A topic of another id under the same name is another topic, and so are its logs.
+    fn forget_topics_made_again(&mut self, state: &ClusterState) {
+        for (name, topic) in &state.topics {
+            if self.ids.insert(name.clone(), topic.id).is_some_and(|before| before != topic.id) {
+                self.partitions.retain(|partition, _| partition.topic() != name);
+                self.struck.retain(|(_, partition), _| partition.topic() != name);
+            }
+        }
+    }
+
+    /// Whether a log is one of the topic that has its name now, as far as its directory says of which it is.
+    pub(crate) fn is_of_now(&self, log: &Log) -> bool {
+        let now = self.ids.get(log.name().topic()).copied();
+        log.topic_id().zip(now).is_none_or(|(its, now)| its == now)
     }
 
     fn take_state(

@@ -64,6 +64,8 @@ pub struct Ghost {
     disks_exchanged: BTreeSet<NodeId>,
     began_late: BTreeSet<i64>,
     topics: BTreeMap<TopicId, String>,
+    /// The id of the topic that has a name now.
+    ids: BTreeMap<String, TopicId>,
     /// Batches of which a bit was changed at rest, and that were not repaired since; as they were.
     struck: BTreeMap<(NodeId, TopicPartition), Vec<BatchFact>>,
 }

@@ -47,7 +47,8 @@ impl Ghost {
             .map(|(other, broker)| (*other, broker.session.value()))
             .collect();
         let statuses = shard.replicas(now);
-        let logs = shard.store().logs();
+        let mut logs = shard.store().logs();
+        logs.retain(|log| self.is_of_now(log));
         let facts: Vec<Facts> = logs.iter().map(Facts::of).collect();
         for (log, facts) in logs.iter().zip(&facts) {
             self.grow(node, shard, log, facts);
@@ -352,7 +353,7 @@ impl Ghost {
     pub(crate) fn opened(&mut self, node: NodeId, life: u64, shard: &Shard, now: Now) {
         let names: Vec<TopicPartition> = self.partitions.keys().cloned().collect();
         for name in names {
-            let log = shard.store().log(&name);
+            let log = shard.store().log(&name).filter(|log| self.is_of_now(log));
             let facts = log.as_ref().map(Facts::of);
             let start = facts.as_ref().map_or(0, |facts| facts.start);
             let oldest = self.partitions.get(&name).and_then(|ghost| ghost.oldest_session_of(node));
@@ -375,7 +376,9 @@ impl Ghost {
             }
             self.check_kept(node, &name, &old);
         }
-        for log in shard.store().logs() {
+        let mut logs = shard.store().logs();
+        logs.retain(|log| self.is_of_now(log));
+        for log in logs {
             let mirror =
                 self.partitions.entry(log.name().clone()).or_default().mirrors.entry(node).or_default();
             mirror.life = life;

@@ -265,6 +265,32 @@ impl World {
         self.node_mut(node).disk = disk;
     }
 
+    /// An image of a node's disk as it is now.
+    pub fn image_of(&mut self, node: NodeId) -> SimulatedDisk {
+        let seed = self.chance.u64(..);
+        self.node(node).disk.fork(seed)
+    }
+
+    /// The machine is set back to an image of its disk; another boot.
+    pub fn set_back(&mut self, node: NodeId, image: &SimulatedDisk) {
+        self.note(format!("{node} is set back to an image"));
+        self.ghost.disk_exchanged(node);
+        self.process_dies(node, Leaving::Disk);
+        let mut chance = self.chance.fork();
+        self.node_mut(node).disk = image.crash_power(Unsynced::Kept, &mut chance);
+    }
+
+    /// So many bytes are on the medium of a node; `None` is endless.
+    pub fn set_room(&mut self, node: NodeId, bytes: Option<u64>) {
+        self.note(format!("the disk of {node} has room for {bytes:?} bytes"));
+        self.node(node).disk.set_capacity(bytes);
+    }
+
+    /// The controller's process ends and is started again.
+    pub fn crash_controller(&mut self) {
+        self.controller_crashes(Some(Unsynced::Lost));
+    }
+
     /// Overwrites bytes of a file of a node that is down.
     pub fn damage(&mut self, node: NodeId, file: &str, position: u64, bytes: &[u8]) {
         self.note(format!("{file} of {node} is damaged at {position}"));

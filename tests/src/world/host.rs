@@ -333,6 +333,10 @@ impl World {
             return self.meet_doom(id);
         }
         for (name, offset) in checkpoint {
+            // It may still name a log of a topic that was deleted and made again.
+            if store.log(&name).is_some_and(|log| !self.ghost.is_of_now(&log)) {
+                continue;
+            }
             self.ghost.check_checkpoint(id, &name, offset.value());
         }
         if matches!(done, JobDone::Checkpointed) {

@@ -77,6 +77,8 @@ pub(crate) struct Producer {
     /// Numbers of the batches that were answered well, with their first offsets.
     pub(crate) answered: Vec<(u64, i64)>,
     pub(crate) last_error: Option<ErrorCode>,
+    /// It does what is wrong, on purpose: what is refused is given up.
+    may_be_refused: bool,
 }
 
 impl Producer {
@@ -116,6 +118,7 @@ impl World {
             produce_at: self.now,
             answered: Vec::new(),
             last_error: None,
+            may_be_refused: false,
         };
         self.clients.producers.insert(id, producer);
         self.plan_soon(Happening::Client(id));
@@ -126,6 +129,16 @@ impl World {
         self.clients.next_producer_id += 1;
         let id = ProducerId::new(self.clients.next_producer_id).expect("ids are counted from 1");
         (id, ProducerEpoch::new(0).expect("0 is an epoch"))
+    }
+
+    /// From its next batch on a producer is this one.
+    pub fn become_producer(&mut self, client: ClientId, id: i64, epoch: i16, sequence: i32) {
+        let id = ProducerId::new(id).expect("a good id");
+        let epoch = ProducerEpoch::new(epoch).expect("a good epoch");
+        let producer = self.producer_of(client);
+        producer.identity = Some((id, epoch));
+        producer.next_sequence = Sequence::new(sequence).expect("a good sequence");
+        producer.may_be_refused = true;
     }
 
     pub(crate) fn producer_of(&mut self, client: ClientId) -> &mut Producer {
@@ -304,7 +317,9 @@ impl World {
         );
         if idempotent && lost_track {
             // Behind one that failed, it waits for its turn; the first one has nothing to wait for.
-            if at == 0 {
+            if self.producer_of(client).may_be_refused {
+                self.producer_of(client).outgoing.clear();
+            } else if at == 0 {
                 self.count("producers that lost track");
                 self.begin_anew(client);
             }

@@ -33,6 +33,18 @@ pub const D: NodeId = node(4);
 /// How long a scenario waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+fn new_topic(options: &TopicOptions) -> ControllerRequest {
+    ControllerRequest::CreateTopic(NewTopic {
+        name: options.name.to_owned(),
+        partitions: None,
+        replication_factor: None,
+        assignment: Some(options.assignment.clone()),
+        configs: options.configs(),
+        timeout_ms: 5_000,
+        purpose: CreationPurpose::Create,
+    })
+}
+
 impl World {
     /// Lets time pass.
     pub fn run_for(&mut self, time: Duration) {
@@ -68,16 +80,7 @@ impl World {
         self.until("all brokers register", |world| {
             world.controller.state().is_some_and(|state| state.brokers.len() == nodes)
         });
-        let request = ControllerRequest::CreateTopic(NewTopic {
-            name: options.name.to_owned(),
-            partitions: None,
-            replication_factor: None,
-            assignment: Some(options.assignment.clone()),
-            configs: options.configs(),
-            timeout_ms: 5_000,
-            purpose: CreationPurpose::Create,
-        });
-        let reply = self.order(request);
+        let reply = self.order(new_topic(options));
         assert!(matches!(&reply, ControllerReply::TopicCreated { outcome: Ok(_), .. }), "{reply:?}");
         let names: Vec<TopicPartition> = (0..options.assignment.len())
             .map(|number| {
@@ -99,6 +102,23 @@ impl World {
         });
         self.partitions.extend(names.iter().cloned());
         names
+    }
+
+    /// Deletes a topic by order.
+    pub fn delete_topic(&mut self, partition: &TopicPartition) {
+        let reply = self.order(ControllerRequest::DeleteTopic { name: partition.topic().to_owned() });
+        assert!(matches!(&reply, ControllerReply::TopicDeleted { outcome: Ok(_), .. }), "{reply:?}");
+        self.partitions.retain(|known| known.topic() != partition.topic());
+    }
+
+    /// Makes a topic by order, and waits until somebody leads its partitions.
+    pub fn topic_again(&mut self, options: &TopicOptions, partition: &TopicPartition) {
+        let reply = self.order(new_topic(options));
+        assert!(matches!(&reply, ControllerReply::TopicCreated { outcome: Ok(_), .. }), "{reply:?}");
+        self.until("somebody leads", |world| {
+            world.leader(partition).is_some_and(|leader| world.leads(leader, partition))
+        });
+        self.partitions.push(partition.clone());
     }
 
     /// An order to the controller, and its answer.
@@ -202,6 +222,16 @@ impl World {
             Some(producer) => producer.last_error,
             None => self.clients.consumers.get(&client)?.last_error,
         }
+    }
+
+    /// What a producer was told last is forgotten.
+    pub fn forget_error(&mut self, producer: ClientId) {
+        self.producer_of(producer).last_error = None;
+    }
+
+    /// Whether the controller's process runs.
+    pub fn controller_runs(&self) -> bool {
+        self.controller.state().is_some()
     }
 
     /// The latest offset that a consumer was told.

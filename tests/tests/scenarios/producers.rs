@@ -1,8 +1,9 @@
-//! S38 and S41: once, and in order, whatever is tried again.
+//! S38 and S41 to S43: once, and in order, whatever is tried again.
 
 use std::time::Duration;
 
 use highwater_engine::units::TopicPartition;
+use highwater_replication::wire::ErrorCode;
 use highwater_tests::world::{A, B, C, ClientId, Options, ProducerOptions, TopicOptions, World};
 
 /// The batch is on A and B, its acknowledgement is lost, A dies.
@@ -54,4 +55,59 @@ fn s41_what_is_in_flight_behind_a_failure_keeps_its_order() {
     in_order(&world, &topic, producer, &batches);
     world.settle();
     assert_eq!(world.end(A, &topic), 15, "each is there once");
+}
+
+/// Behind the greatest sequence comes zero, also on the next leader; and a new epoch begins with it.
+#[test]
+fn s42_sequences_begin_again_at_their_end_and_with_an_epoch() {
+    let mut world = World::new(42, Options::default());
+    let topic = world.topic(&TopicOptions::default()).remove(0);
+    let one_by_one = ProducerOptions { in_flight_max: 1, ..ProducerOptions::default() };
+    let producer = world.producer(&topic, one_by_one);
+    world.become_producer(producer, 700, 0, i32::MAX - 1);
+    world.produce(producer, 2);
+    world.elect(&topic, B);
+    world.produce(producer, 2);
+    world.become_producer(producer, 700, 1, 1);
+    world.send_batch(producer, 1);
+    world.until("the new epoch has to begin at zero", |world| {
+        world.last_error(producer) == Some(ErrorCode::OutOfOrderSequenceNumber)
+    });
+    world.become_producer(producer, 700, 1, 0);
+    world.produce(producer, 1);
+    world.settle();
+    assert_eq!(world.end(A, &topic), 5);
+}
+
+/// A producer that was replaced writes no more: not to this leader, not to the next one, and not to one that was killed and is back.
+#[test]
+fn s43_a_producer_of_an_old_epoch_is_fenced_also_by_the_next_leader() {
+    let mut world = World::new(43, Options::default());
+    let topic = world.topic(&TopicOptions::default()).remove(0);
+    let zombie = world.producer(&topic, ProducerOptions::default());
+    world.become_producer(zombie, 800, 5, 0);
+    world.produce(zombie, 2);
+    let producer = world.producer(&topic, ProducerOptions::default());
+    world.become_producer(producer, 800, 6, 0);
+    world.produce(producer, 2);
+    let refused = |world: &mut World| {
+        world.forget_error(zombie);
+        world.send_batch(zombie, 1);
+        world.until("the old epoch is refused", |world| {
+            world.last_error(zombie) == Some(ErrorCode::InvalidProducerEpoch)
+        });
+    };
+    refused(&mut world);
+    world.elect(&topic, B);
+    refused(&mut world);
+    for node in [A, B, C] {
+        world.kill(node);
+        world.start_node(node);
+    }
+    world.until("somebody leads", |world| {
+        world.leader(&topic).is_some_and(|leader| world.leads(leader, &topic))
+    });
+    refused(&mut world);
+    world.settle();
+    assert_eq!(world.end(A, &topic), 4);
 }
