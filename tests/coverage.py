@@ -23,6 +23,7 @@ SECTIONS = {
     "Logs": ("K", "65-103"),
     "Recovery": ("K", "104-127 127a 127b 127c 127d 128-134"),
     "Retention": ("K", "135-148"),
+    "Compaction": ("K", "149-168"),
     "State of producers": ("K", "169-182"),
     "History of epochs": ("K", "183-191"),
     "Checkpoints": ("K", "236-246"),

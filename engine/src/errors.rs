@@ -61,6 +61,10 @@
 //! | `JobError::OutOfSpace` | the call, for now | again, when there is room; a cut that had begun has closed the log |
 //! | `JobError::OutOfDescriptors` | the call, for now | again, when files were closed; as before |
 //! | `JobError::Io` | the directory | |
+//! | `JobError::NotCompacted` | as `CompactionRefusal` | |
+//! | `CompactionRefusal::LegacyFormat` | the call | the records, copied into another log |
+//! | `CompactionRefusal::Unclear` | the call | a repair of the batch, from a replica that has it whole |
+//! | `CompactionRefusal::TooLarge` | the call | |
 //! | `RepairRefusal::NotInOneSegment` | the call | smaller ranges |
 //! | `RepairRefusal::OtherOffsets` | the call | the batches of exactly this range |
 //! | `RepairRefusal::Across` | the call | the whole of what lies across |
@@ -103,8 +107,8 @@
 use crate::disk::LockError;
 use crate::log::{AppendError, BeginEpochError, Closed, ReadError, ReplicaAppendError, TicketError};
 use crate::store::{
-    CloseError, CreateLogError, JobError, LogRefusal, ReadOnlyError, ReadOnlyReadError, ReopenLogError,
-    RepairRefusal, SetConfigError, StoreOpenError,
+    CloseError, CompactionRefusal, CreateLogError, JobError, LogRefusal, ReadOnlyError, ReadOnlyReadError,
+    ReopenLogError, RepairRefusal, SetConfigError, StoreOpenError,
 };
 
 /// What an error ends.
@@ -225,8 +229,18 @@ impl JobError {
             Self::Closed(why) => why.fate(),
             Self::Damaged(error) => error.fate(),
             Self::NotRepaired(refusal) => refusal.fate(),
+            Self::NotCompacted(refusal) => refusal.fate(),
             Self::NotReopened(error) => error.fate(),
             Self::Io { .. } => Fate::Directory,
+        }
+    }
+}
+
+impl CompactionRefusal {
+    /// What the error ends.
+    pub const fn fate(&self) -> Fate {
+        match self {
+            Self::LegacyFormat { .. } | Self::Unclear { .. } | Self::TooLarge { .. } => Fate::Call,
         }
     }
 }

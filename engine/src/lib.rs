@@ -9,10 +9,11 @@
 //! [`recovery`] has found is told in its terms.
 //!
 //! The floors, from the ground up; a file imports from its own folder and from floors below:
-//! [`units`], [`batch`], [`disk`], [`index`], [`state`], [`checkpoint`], [`segment`], [`recovery`], retention, [`log`], [`store`].
+//! [`units`], [`batch`], [`disk`], [`index`], [`state`], [`checkpoint`], [`segment`], [`recovery`], retention, compaction, [`log`], [`store`].
 
 pub mod batch;
 pub mod checkpoint;
+mod compaction;
 pub mod disk;
 pub mod errors;
 pub mod guide;

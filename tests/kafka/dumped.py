@@ -6,12 +6,13 @@ BATCH = re.compile(
     r"baseOffset: (?P<base>-?\d+) lastOffset: (?P<last>-?\d+) count: (?P<count>\d+) baseSequence: (?P<sequence>-?\d+) "
     r"lastSequence: -?\d+ producerId: (?P<producer>-?\d+) producerEpoch: (?P<producer_epoch>-?\d+) "
     r"partitionLeaderEpoch: (?P<epoch>-?\d+) isTransactional: (?P<transactional>\w+) isControl: (?P<control>\w+) "
-    r"deleteHorizonMs: \S+ position: (?P<position>\d+) (?:CreateTime|LogAppendTime): (?P<time>-?\d+) size: (?P<size>\d+) "
+    r"deleteHorizonMs: (?P<horizon>\S+) position: (?P<position>\d+) (?:CreateTime|LogAppendTime): (?P<time>-?\d+) size: (?P<size>\d+) "
     r"magic: 2 compresscodec: (?P<codec>\w+) crc: (?P<crc>\d+) isvalid: (?P<valid>\w+)$"
 )
 RECORD = re.compile(
     r"\| offset: (?P<offset>\d+) (?:CreateTime|LogAppendTime): (?P<timestamp>-?\d+) keySize: (?P<key_size>-?\d+) "
-    r"valueSize: (?P<value_size>-?\d+) sequence: -?\d+ headerKeys: \[(?P<headers>.*?)\](?: key: (?P<key>.*?))?(?: payload: (?P<value>.*))?$"
+    r"valueSize: (?P<value_size>-?\d+) sequence: -?\d+ headerKeys: \[(?P<headers>.*?)\]"
+    r"(?: endTxnMarker: (?P<marker>\w+) coordinatorEpoch: -?\d+)?(?: key: (?P<key>.*?))?(?: payload: (?P<value>.*))?$"
 )
 ENTRIES = {
     ".index": re.compile(r"offset: (\d+) position: (\d+)$"),
@@ -49,7 +50,7 @@ def parse(output):
                 fields = record.groupdict()
                 sizes = {name: int(fields[name]) for name in ("offset", "timestamp", "key_size", "value_size")}
                 headers = fields["headers"].split(",") if fields["headers"] else []
-                texts = {name: fields[name] for name in ("key", "value")}
+                texts = {name: fields[name] for name in ("key", "value", "marker")}
                 current[-1]["records"].append({**sizes, **texts, "headers": headers})
                 continue
         elif suffix in ENTRIES and (entry := ENTRIES[suffix].match(line)):

@@ -9,6 +9,7 @@ import time
 import dumping
 from better import Better
 from carrying import Carrying
+from compacting import BROKER as CLEANER, Compacting
 from exchange import BROKER, Exchange
 from sides import Kafka, stop_on_signals
 
@@ -34,6 +35,14 @@ def exchange(options, directory):
         kafka.end("kill")
 
 
+def compact(options, directory):
+    kafka = Kafka(f"{directory}/kafka-compact", options.port, CLEANER)
+    try:
+        return Compacting(kafka, options.embedder, directory).run()
+    finally:
+        kafka.end("kill")
+
+
 def carry(options, directory):
     return Carrying(options, directory).run()
 
@@ -42,7 +51,7 @@ def better(options, directory):
     return Better(options, directory).run()
 
 
-PARTS = {"dump": dump, "exchange": exchange, "carry": carry, "better": better}
+PARTS = {"dump": dump, "exchange": exchange, "compact": compact, "carry": carry, "better": better}
 
 
 def main():

@@ -1,12 +1,13 @@
 //! The engine alone, beside what the machine can do at all: each figure and its limit by turns, in one run, on the same file system.
 //!
 //! ```text
-//! cargo run --release -p highwater-bench -- engine [--only append,durable,read,open,fan]
+//! cargo run --release -p highwater-bench -- engine [--only append,durable,read,open,fan,compact]
 //! ```
 //! A limit is the plainest program that does what the figure's bytes need and nothing else: it keeps no index, counts no offsets and
 //! checks nothing that the row does not name.
 
 mod append;
+mod compact;
 mod device;
 mod durable;
 mod fan;
@@ -41,6 +42,8 @@ enum Part {
     Open,
     /// Appends over many logs in turn
     Fan,
+    /// Compaction of a log in the page cache
+    Compact,
 }
 
 /// The engine alone, beside what the machine can do at all
@@ -51,9 +54,12 @@ pub(crate) struct Options {
         long,
         value_name = "PART,...",
         value_delimiter = ',',
-        default_value = "append,durable,read,open,fan"
+        default_value = "append,durable,read,open,fan,compact"
     )]
     only: Vec<Part>,
+    /// The size of the log that is compacted, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = clap::value_parser!(u32).range(256..=16384))]
+    compacted_mib: u32,
     /// How often each is measured; the medians count
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
@@ -107,6 +113,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if asked(Part::Fan) {
         fan::in_turn(&ground, &mut rows)?;
+    }
+    if asked(Part::Compact) {
+        let mib = usize::try_from(options.compacted_mib).unwrap_or(usize::MAX);
+        compact::quarter(&ground, &mut rows, mib.saturating_mul(ground::MIB))?;
     }
     let run = Run { machine, rounds: options.rounds, rows };
     if options.json {

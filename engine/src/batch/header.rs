@@ -116,6 +116,12 @@ impl Attributes {
         Self { bits: self.bits | BIT_TRANSACTIONAL, ..self }
     }
 
+    /// The same, with a delete horizon in the place of the base timestamp.
+    #[must_use]
+    pub(super) const fn with_delete_horizon(self) -> Self {
+        Self { bits: self.bits | BIT_DELETE_HORIZON, ..self }
+    }
+
     /// The same, of control records.
     #[must_use]
     pub const fn with_control(self) -> Self {

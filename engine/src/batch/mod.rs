@@ -21,6 +21,7 @@ mod produced;
 mod record;
 mod refusal;
 mod replicated;
+mod rewrite;
 mod scan;
 #[cfg(feature = "snappy")]
 mod snappy;

@@ -154,6 +154,11 @@ impl<'a> RecordHeaders<'a> {
     /// No headers.
     pub const NONE: RecordHeaders<'static> = RecordHeaders { count: 0, bytes: &[] };
 
+    /// How many there are, and their bytes as they came.
+    pub(super) const fn raw(&self) -> (i32, &'a [u8]) {
+        (self.count, self.bytes)
+    }
+
     /// How many there are.
     pub fn len(&self) -> usize {
         usize::try_from(self.count).unwrap_or(0)

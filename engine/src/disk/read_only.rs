@@ -1,27 +1,67 @@
 //! A door through which nothing can be changed: every call that would change a file, a name or a lock is refused, whatever is behind it.
 //!
 //! It is for looking at a directory that another process may be writing. Nothing is mapped here, because that process may cut what would
-//! be mapped, and touching a page behind the end of a file kills.
+//! be mapped, and touching a page behind the end of a file kills. Files of one directory may be shown under the names that they are about to get.
 
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::BytesMut;
 
 use super::{
-    DirectoryLock, Disk, DiskFile, Entry, File, FileIdentity, Incarnation, LockError, Map, Open, Queue,
+    DirectoryLock, Disk, DiskFile, Entry, EntryKind, File, FileIdentity, Incarnation, LockError, Map, Open,
+    Queue,
 };
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct ReadOnlyDisk {
     behind: Arc<dyn Disk>,
+    names: Names,
+}
+
+/// What is to be seen of a directory under another name, or not.
+#[derive(Debug, Default)]
+struct Names {
+    directory: PathBuf,
+    gone: BTreeSet<String>,
+    /// By the name to be seen.
+    renamed: BTreeMap<String, String>,
 }
 
 impl ReadOnlyDisk {
     pub(crate) fn new(behind: Arc<dyn Disk>) -> Self {
-        Self { behind }
+        Self { behind, names: Names::default() }
+    }
+
+    /// In `directory` the names in `gone` are not to be seen, and those in `renamed` stand for the files with the names beside them.
+    pub(crate) fn with_names(
+        behind: Arc<dyn Disk>,
+        directory: &Path,
+        gone: BTreeSet<String>,
+        renamed: BTreeMap<String, String>,
+    ) -> Self {
+        Self { behind, names: Names { directory: directory.to_owned(), gone, renamed } }
+    }
+}
+
+impl Names {
+    fn are_of(&self, directory: Option<&Path>) -> bool {
+        directory == Some(&self.directory) && !(self.gone.is_empty() && self.renamed.is_empty())
+    }
+
+    /// Where a file is that is seen as `path`.
+    fn place<'a>(&self, path: &'a Path) -> io::Result<Cow<'a, Path>> {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(name) = name.filter(|_| self.are_of(path.parent())) else { return Ok(path.into()) };
+        match self.renamed.get(name) {
+            Some(now) => Ok(path.with_file_name(now).into()),
+            None if self.gone.contains(name) => Err(io::ErrorKind::NotFound.into()),
+            None => Ok(path.into()),
+        }
     }
 }
 
@@ -32,7 +72,8 @@ fn refused<T>() -> io::Result<T> {
 impl Disk for ReadOnlyDisk {
     /// However it is asked for, the file is opened for reading, and must exist.
     fn open(&self, path: &Path, _: Open) -> io::Result<File> {
-        Ok(Arc::new(ReadOnlyFile { behind: self.behind.open(path, Open::Read)? }))
+        let path = self.names.place(path)?;
+        Ok(Arc::new(ReadOnlyFile { behind: self.behind.open(&path, Open::Read)? }))
     }
 
     fn open_files_max(&self) -> Option<usize> {
@@ -40,7 +81,15 @@ impl Disk for ReadOnlyDisk {
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>> {
-        self.behind.list(directory)
+        let mut entries = self.behind.list(directory)?;
+        if self.names.are_of(Some(directory)) {
+            let Names { gone, renamed, .. } = &self.names;
+            entries.retain(|entry| !gone.contains(&entry.name) && !renamed.contains_key(&entry.name));
+            let renamed = renamed.keys().map(|name| Entry { name: name.clone(), kind: EntryKind::File });
+            entries.extend(renamed);
+            entries.sort_unstable_by(|left, right| left.name.cmp(&right.name));
+        }
+        Ok(entries)
     }
 
     fn create_directory(&self, _: &Path) -> io::Result<()> {

@@ -80,6 +80,19 @@ impl AbortedIndexes {
         self.unsure.retain(|base, _| *base >= first);
     }
 
+    /// A segment has taken the place of others: if one of those had aborted transactions, some of its may be left.
+    pub(crate) fn exchange(&mut self, old: &[Offset], new: Offset) {
+        let had = |base: &Offset| self.files.contains_key(base) || self.unsure.contains_key(base);
+        let had_any = old.iter().any(had);
+        for base in old {
+            self.files.remove(base);
+            self.unsure.remove(base);
+        }
+        if had_any {
+            self.change(new);
+        }
+    }
+
     /// Since when a segment's file is not sure.
     pub(crate) fn unsure(&self, base: Offset) -> Option<Since> {
         self.unsure.get(&base).copied()

@@ -54,7 +54,7 @@ impl Inner {
             }
             let demand = match self.admit(&writer, bytes).map_err(refuse)? {
                 Admitted::Rolling => self.demand_for_roll(bytes, now),
-                Admitted::Yes if is_new_epoch(&writer, Some(permit.epoch())) => {
+                Admitted::Yes if is_new_epoch(&writer, Some(permit.epoch()), self.marks.accepted.get()) => {
                     drop(writer);
                     self.begin_epoch(permit.epoch()).map_err(|error| self.epoch_error(&error, bytes))?;
                     continue;
@@ -133,7 +133,7 @@ impl Inner {
             if matches!(admitted, Admitted::Yes) {
                 let mut run: Option<Run> = None;
                 while let Some((at, header)) = headers.peek() {
-                    if is_new_epoch(&writer, header.leader_epoch) {
+                    if is_new_epoch(&writer, header.leader_epoch, header.base_offset) {
                         new_epoch = header.leader_epoch.map(|epoch| (epoch, header.base_offset));
                         break;
                     }
@@ -326,9 +326,13 @@ impl Inner {
 }
 
 /// Whether the log has to learn of an epoch before a batch of it: its file is written first, so that a batch whose epoch is not in the
-/// file is known for damage.
-fn is_new_epoch(writer: &Writer, epoch: Option<LeaderEpoch>) -> bool {
-    epoch.is_some_and(|epoch| writer.epochs.latest().is_none_or(|latest| latest.epoch < epoch))
+/// file is known for damage. What was noted for a batch behind a gap that then found no room begins earlier, if another comes in its place.
+fn is_new_epoch(writer: &Writer, epoch: Option<LeaderEpoch>, at: Offset) -> bool {
+    let is_known = |epoch: LeaderEpoch| {
+        let latest = writer.epochs.latest();
+        latest.is_some_and(|latest| latest.epoch > epoch || (latest.epoch == epoch && latest.start <= at))
+    };
+    epoch.is_some_and(|epoch| !is_known(epoch))
 }
 
 /// Takes a batch into epochs, producers, index and the active segment's figures.

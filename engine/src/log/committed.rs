@@ -86,6 +86,17 @@ impl Inner {
         Ok(Some(aborted))
     }
 
+    /// The aborted transactions with records from `from` on and below `end`, in the order of their markers. Blocks.
+    pub(crate) fn aborted_between(
+        &self,
+        from: Offset,
+        end: Offset,
+        source: Source<'_>,
+    ) -> Result<Vec<AbortedTransaction>, ReadError> {
+        let aborted = self.aborted(&self.view(), from, end, source)?;
+        Ok(aborted.unwrap_or_default())
+    }
+
     /// Looks through a segment until nothing more in it can concern records below `end`, from where somebody has stopped.
     pub(super) fn look_through(
         &self,

@@ -24,6 +24,14 @@ pub struct LogConfig {
     pub retention_age: Option<Duration>,
     /// What happens to old segments (`cleanup.policy`).
     pub cleanup: Cleanup,
+    /// A compacted log is cleaned when more than this part of its bytes is not (`min.cleanable.dirty.ratio`), in millionths.
+    pub dirty_ppm_min: u32,
+    /// Time that a record stays in a compacted log, whatever its key (`min.compaction.lag.ms`).
+    pub compaction_lag_min: Duration,
+    /// Time behind which a record is due to be compacted, however little is dirty (`max.compaction.lag.ms`); `None` for never.
+    pub compaction_lag_max: Option<Duration>,
+    /// Time that a tombstone, and a marker without a transaction, stay behind the first round that meets them (`delete.retention.ms`).
+    pub delete_retention: Duration,
     /// Whose time a record carries (`message.timestamp.type`).
     pub timestamps: TimestampSource,
 }
@@ -40,6 +48,10 @@ impl Default for LogConfig {
             retention_bytes: None,
             retention_age: Some(DAY.saturating_mul(7)),
             cleanup: Cleanup::Delete,
+            dirty_ppm_min: 500_000,
+            compaction_lag_min: Duration::ZERO,
+            compaction_lag_max: None,
+            delete_retention: DAY,
             timestamps: TimestampSource::Create,
         }
     }

@@ -67,7 +67,7 @@ pub(crate) use producers::rebuild_producers;
 pub(crate) use progress::{Driving, Wish};
 pub(crate) use queue::WriteQueue;
 pub(crate) use room::new_active;
-pub(crate) use shared::{Limits, Shared, lock};
+pub(crate) use shared::{Limits, Shared, lock, try_lock};
 pub(crate) use tail::Tail;
 pub(crate) use trouble::FileError;
 pub(crate) use truncate::{CutCheckpoints, CutError, walk_failed};

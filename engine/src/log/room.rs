@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Cleanup;
 use super::inner::Inner;
 use super::progress::Wish;
 use super::shared::{Shared, lock};
@@ -346,9 +347,14 @@ impl Shared {
 
     /// How long the next segment may grow.
     pub(crate) fn age_max(&self, config: &LogConfig) -> Duration {
-        let jitter_ms = config.segment_jitter_max.min(config.segment_age_max).as_millis();
+        let age_max = match config.compaction_lag_max {
+            // Only what is closed can be compacted.
+            Some(lag) if config.cleanup != Cleanup::Delete => config.segment_age_max.min(lag),
+            Some(_) | None => config.segment_age_max,
+        };
+        let jitter_ms = config.segment_jitter_max.min(age_max).as_millis();
         let jitter_ms = u64::try_from(jitter_ms).unwrap_or(u64::MAX);
         let taken = if jitter_ms == 0 { 0 } else { lock(&self.random).u64(..jitter_ms) };
-        config.segment_age_max.saturating_sub(Duration::from_millis(taken))
+        age_max.saturating_sub(Duration::from_millis(taken))
     }
 }

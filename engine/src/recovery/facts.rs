@@ -106,8 +106,8 @@ pub(crate) struct EpochWitness {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// A compaction was interrupted while it exchanged files; which ones count is for the compaction's own recovery.
-    #[error("{file} is left from an interrupted compaction, which has to be finished first")]
+    /// A compaction was interrupted while it exchanged files, and what it had written is not whole. What it was to replace may be gone or not.
+    #[error("{file} is left from an interrupted compaction, and not whole: what it replaces cannot be told")]
     UnfinishedCompaction {
         /// The file's name.
         file: String,
@@ -182,7 +182,7 @@ impl Sorted {
 }
 
 /// Splits a name into the offset in its 20 digits and the rest.
-fn split_name(name: &str) -> Option<(Offset, &str)> {
+pub(super) fn split_name(name: &str) -> Option<(Offset, &str)> {
     let (digits, suffix) = name.split_at_checked(20)?;
     if !digits.bytes().all(|digit| digit.is_ascii_digit()) || !suffix.starts_with('.') {
         return None;

@@ -40,6 +40,7 @@ mod recovery_test;
 mod scan;
 #[cfg(test)]
 mod scan_test;
+mod swaps;
 
 pub(crate) use context::{Gaps, SegmentContext};
 pub(crate) use decide::plan_recovery;
@@ -49,3 +50,4 @@ pub(crate) use orders::{ScanDepth, ScanOrder, plan_scan};
 pub use plan::{Plan, Step, SuspectReason};
 pub use scan::BadKind;
 pub(crate) use scan::{EpochRun, Placed, SegmentScan, SegmentScanner};
+pub(crate) use swaps::{names_behind, plan_exchange, swapped_logs};

@@ -180,6 +180,9 @@ impl Directory {
                     self.others.push((name, bytes));
                 }
             }
+            Step::RemoveExchanged { .. } | Step::RenameFile { .. } | Step::SyncNames => {
+                panic!("{step} is done before")
+            }
             Step::RewriteEpochs => self.epochs = Some(plan.epochs.clone()),
             Step::NoteGaps => {
                 self.keep(Some(&GAPS_NOTE.to_owned()), 0);

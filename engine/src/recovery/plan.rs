@@ -41,6 +41,9 @@ impl Plan {
         let cut = |step: &Step| match step {
             Step::CutSegment { from_bytes, to_bytes, .. } => from_bytes - to_bytes,
             Step::RemoveFile { .. }
+            | Step::RemoveExchanged { .. }
+            | Step::RenameFile { .. }
+            | Step::SyncNames
             | Step::RemoveSegment { .. }
             | Step::RewriteSegment { .. }
             | Step::CreateSegment { .. }
@@ -66,6 +69,20 @@ pub enum Step {
         /// Its name.
         name: String,
     },
+    /// Remove a file of an exchange that was interrupted: what was not complete, or what another one takes the place of.
+    RemoveExchanged {
+        /// Its name.
+        name: String,
+    },
+    /// Give a file of an exchange that was interrupted its place. One that is not there has it already.
+    RenameFile {
+        /// Its name.
+        from: String,
+        /// Its name then.
+        to: String,
+    },
+    /// Make what was removed and renamed certain, before what follows.
+    SyncNames,
     /// Remove a segment with its indexes, the log file last.
     RemoveSegment {
         /// Its base offset.
@@ -189,6 +206,11 @@ impl fmt::Display for Step {
         };
         match self {
             Self::RemoveFile { name } => write!(f, "remove {name}, which belongs to nothing"),
+            Self::RemoveExchanged { name } => {
+                write!(f, "remove {name}: compaction was interrupted while it exchanged segments")
+            }
+            Self::RenameFile { from, to } => write!(f, "rename {from} to {to}, which it was to replace"),
+            Self::SyncNames => write!(f, "make these names certain"),
             Self::RemoveSegment { base, aside } => {
                 write!(f, "remove segment {base}")?;
                 kept(f, aside)

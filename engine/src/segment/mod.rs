@@ -172,6 +172,11 @@ impl Segment {
         file_path(&self.home.directory, self.base, kind)
     }
 
+    /// Keeps the log file open, which is; until [`Segment::release_file`].
+    pub(crate) fn keep_file(&self) {
+        self.file.hold(&self.home.files);
+    }
+
     /// The log file, opened if it is not open.
     pub(crate) fn file(&self) -> io::Result<File> {
         self.open_file_for(Use::Once)

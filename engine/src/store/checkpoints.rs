@@ -2,7 +2,9 @@
 //! truncation writes only when it goes below what the file says.
 
 use super::Store;
-use crate::checkpoint::{LOG_STARTS, NotedDamage, OffsetCheckpoint, RECOVERY_POINTS, write_offsets};
+use crate::checkpoint::{
+    CLEANER_OFFSETS, LOG_STARTS, NotedDamage, OffsetCheckpoint, RECOVERY_POINTS, write_offsets,
+};
 use crate::log::{CutCheckpoints, FileError, Inner, lock};
 use crate::rules::Rule;
 use crate::sync::MutexGuard;
@@ -13,6 +15,8 @@ use crate::units::{Offset, TopicPartition};
 pub(super) struct Checkpoints {
     pub(super) recovery_points: Option<OffsetCheckpoint>,
     pub(super) starts: Option<OffsetCheckpoint>,
+    /// How far compaction has come. What is not known is nowhere.
+    pub(super) cleaned: OffsetCheckpoint,
     pub(super) damage: Option<Vec<NotedDamage>>,
 }
 
@@ -72,6 +76,46 @@ impl Store {
         if let Some(starts) = without(&checkpoints.starts) {
             self.write_starts(&mut checkpoints, starts)?;
         }
+        self.lower_cleaned(&mut checkpoints, name, None)
+    }
+
+    /// A round of compaction is over.
+    pub(super) fn note_cleaned(&self, log: &Inner, cleaned_to: Offset) -> Result<(), FileError> {
+        let mut checkpoints = self.checkpoints();
+        let mut cleaned = checkpoints.cleaned.clone();
+        cleaned.insert(log.name.clone(), cleaned_to);
+        self.write_cleaned(&mut checkpoints, cleaned)
+    }
+
+    /// What lies at and above `to` will be other records, of which none was compared with those below: for certain, before the first of them
+    /// is appended. `None`: nothing of the log was.
+    pub(super) fn lower_cleaned(
+        &self,
+        checkpoints: &mut MutexGuard<'_, Checkpoints>,
+        name: &TopicPartition,
+        to: Option<Offset>,
+    ) -> Result<(), FileError> {
+        let Some(known) = checkpoints.cleaned.get(name) else { return Ok(()) };
+        if to.is_some_and(|to| *known <= to) {
+            return Ok(());
+        }
+        let mut cleaned = checkpoints.cleaned.clone();
+        match to {
+            Some(to) => cleaned.insert(name.clone(), to),
+            None => cleaned.remove(name),
+        };
+        self.write_cleaned(checkpoints, cleaned)
+    }
+
+    fn write_cleaned(
+        &self,
+        checkpoints: &mut MutexGuard<'_, Checkpoints>,
+        cleaned: OffsetCheckpoint,
+    ) -> Result<(), FileError> {
+        if checkpoints.cleaned != cleaned {
+            self.write_offset_file(CLEANER_OFFSETS, &cleaned)?;
+            checkpoints.cleaned = cleaned;
+        }
         Ok(())
     }
 
@@ -111,6 +155,7 @@ impl Store {
 impl CutCheckpoints for Store {
     fn lower_point(&self, log: &Inner, point: Offset) -> Result<(), FileError> {
         let mut checkpoints = self.checkpoints();
+        self.lower_cleaned(&mut checkpoints, &log.name, Some(point))?;
         let known = checkpoints.recovery_points.as_ref();
         let Some(known) = known.filter(|known| known.get(&log.name).is_some_and(|known| *known > point))
         else {
@@ -128,7 +173,7 @@ impl CutCheckpoints for Store {
 
 /// Everything below it is synced, and so are the seals, indexes and snapshots there: it does not pass the beginning of a segment whose
 /// files are not yet as they will stay, even where its records are synced.
-fn recovery_point(log: &Inner) -> Offset {
+pub(super) fn recovery_point(log: &Inner) -> Offset {
     if !log.holds(Rule::RecoveryPointBelowUnsynced) {
         return log.marks.written.get();
     }

@@ -34,6 +34,9 @@ pub struct StoreConfig {
     /// Bytes that a file in the directory keeps in reserve, so that checkpoints, deletion and a clean stop go through when the device is full;
     /// `None` for none. For embedders with many small directories on one device less may be enough: it takes a few blocks for each log.
     pub reserve_bytes: Option<u64>,
+    /// Bytes that the map of keys of a compaction may take (`log.cleaner.dedupe.buffer.size`); one is under way at a time. A round goes as far
+    /// as its map does.
+    pub key_map_bytes_max: usize,
     /// How long an idempotent producer is remembered (`producer.id.expiration.ms`).
     pub producer_age_max: Duration,
     /// Bytes that the largest batch may have: a larger one is refused, and on disk a greater length field is damage.
@@ -66,6 +69,7 @@ impl Default for StoreConfig {
             dirty_age_max: Duration::from_secs(30),
             checkpoint_interval: Duration::from_secs(60),
             reserve_bytes: Some(16 << 20),
+            key_map_bytes_max: 128 << 20,
             producer_age_max: Duration::from_secs(24 * 60 * 60),
             batch_bytes_max: 128 << 20,
             opening_threads: 0,

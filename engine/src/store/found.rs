@@ -8,8 +8,8 @@ use super::gather::Trust;
 use super::layout::{DirectoryName, directory_name};
 use super::{Machine, Stop};
 use crate::checkpoint::{
-    CLEAN_MARK, CleanFacts, CleanMark, DAMAGE_NOTE, Damage, LOG_STARTS, META_PROPERTIES, NotedDamage,
-    OffsetCheckpoint, RECOVERY_POINTS, Reading, read_clean_mark, read_damage, read_offsets,
+    CLEAN_MARK, CLEANER_OFFSETS, CleanFacts, CleanMark, DAMAGE_NOTE, Damage, LOG_STARTS, META_PROPERTIES,
+    NotedDamage, OffsetCheckpoint, RECOVERY_POINTS, Reading, read_clean_mark, read_damage, read_offsets,
 };
 use crate::disk::{Disk, Entry, EntryKind, Incarnation, LOCK_FILE};
 use crate::log::RESERVE_FILE;
@@ -44,6 +44,8 @@ pub(super) struct Found {
     pub(super) facts: Option<CleanFacts>,
     pub(super) points: Reading<OffsetCheckpoint>,
     pub(super) starts: Reading<OffsetCheckpoint>,
+    /// How far compaction has come, of each log for which that can be believed.
+    pub(super) cleaned: OffsetCheckpoint,
     /// `None` where the note cannot be believed.
     pub(super) damage: Option<Vec<NotedDamage>>,
 }
@@ -77,13 +79,17 @@ impl Found {
                 return Err((path, io::Error::other(why.clone())));
             }
         }
+        let cleaned_path = directory.join(CLEANER_OFFSETS);
+        // What is not known begins at the log's start.
+        let cleaned =
+            read_offsets(disk, &cleaned_path).map_err(at(&cleaned_path))?.known().unwrap_or_default();
         let damage_path = directory.join(DAMAGE_NOTE);
         let damage = match read_damage(disk, &damage_path).map_err(at(&damage_path))? {
             Reading::Missing => Some(Vec::new()),
             Reading::Known { value, .. } => Some(value),
             Reading::Damaged { .. } => None,
         };
-        Ok(Self { entries, stop, machine, mark_extra, facts, points, starts, damage })
+        Ok(Self { entries, stop, machine, mark_extra, facts, points, starts, cleaned, damage })
     }
 
     pub(super) fn directories(&self) -> impl Iterator<Item = (&str, DirectoryName)> {

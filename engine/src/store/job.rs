@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::{LogReport, ReopenLogError, RepairRefusal};
+use super::{Compaction, CompactionRefusal, LogReport, ReopenLogError, RepairRefusal};
 use crate::batch::ReplicatedBatches;
 use crate::log::{Closed, ColdRead, LogId, Read, ReadError};
 use crate::segment::DamagedRange;
@@ -42,6 +42,19 @@ pub enum Job {
         ceiling: Offset,
         /// The time.
         now: Now,
+    },
+    /// Compact, a piece of a round at a time: whoever runs them one behind the other decides how fast it goes. A round that is under way is
+    /// carried on; otherwise one begins if it is due. A round of another log that is under way is given up. A crash leaves the log with the
+    /// groups of segments that were exchanged by then, each of them old or new.
+    Compact {
+        /// The log.
+        log: LogId,
+        /// Nothing at or above it is touched: the last stable offset, which is at most the high watermark.
+        ceiling: Offset,
+        /// The time.
+        now: Now,
+        /// About so many bytes are read and written by this job.
+        bytes_max: u64,
     },
     /// Finish segments that were rolled: trim, indexes, snapshot, sync.
     Seal {
@@ -144,6 +157,13 @@ pub enum JobDone {
         /// How many bytes they had.
         bytes: u64,
     },
+    /// A piece of a compaction is done, or none was due.
+    Compacted {
+        /// The log.
+        log: LogId,
+        /// How far it has come.
+        step: Compaction,
+    },
     /// Rolled segments are finished and synced.
     Sealed {
         /// The log.
@@ -231,6 +251,8 @@ pub enum JobKind {
     RaiseStart,
     /// [`Job::Retention`].
     Retention,
+    /// [`Job::Compact`].
+    Compact,
     /// [`Job::Seal`].
     Seal,
     /// [`Job::Sync`].
@@ -280,6 +302,9 @@ pub enum JobError {
     /// The range cannot be replaced by this. Refuses the job.
     #[error(transparent)]
     NotRepaired(#[from] RepairRefusal),
+    /// The log cannot be compacted. Refuses the job.
+    #[error(transparent)]
+    NotCompacted(#[from] CompactionRefusal),
     /// The log could not be opened again. It stays closed.
     #[error(transparent)]
     NotReopened(#[from] ReopenLogError),

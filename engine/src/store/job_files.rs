@@ -48,6 +48,7 @@ impl Store {
         if self.any_log(id).is_err() {
             return Err(JobError::UnknownLog);
         }
+        lock(&self.inner.compaction).take_if(|round| round.log() == id);
         let to = deleted_path(&shared.directory, &log.name, lock(&shared.random).u128(..));
         let fail = |what, source| shared.failed(what, log.directory.to_path_buf(), source);
         let disk = shared.disk.as_ref();

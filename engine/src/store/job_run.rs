@@ -41,6 +41,7 @@ impl Job {
             Self::RestartAt { .. } => JobKind::RestartAt,
             Self::RaiseStart { .. } => JobKind::RaiseStart,
             Self::Retention { .. } => JobKind::Retention,
+            Self::Compact { .. } => JobKind::Compact,
             Self::Seal { .. } => JobKind::Seal,
             Self::Sync { .. } => JobKind::Sync,
             Self::Checkpoint { .. } => JobKind::Checkpoint,
@@ -61,6 +62,7 @@ impl Job {
             | Self::RestartAt { log, .. }
             | Self::RaiseStart { log, .. }
             | Self::Retention { log, .. }
+            | Self::Compact { log, .. }
             | Self::Seal { log }
             | Self::Examine { log, .. }
             | Self::IndexAborted { log, .. }
@@ -180,6 +182,7 @@ impl Store {
             }
             Job::RaiseStart { log, to } => self.raise_start(log, to),
             Job::Retention { log, ceiling, now } => self.retain(log, ceiling, now),
+            Job::Compact { log, ceiling, now, bytes_max } => self.compact(log, ceiling, now, bytes_max),
             Job::Seal { log } => {
                 self.open_log(log)?.seal_rolled()?;
                 Ok(JobDone::Sealed { log })

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::gather::{Gathered, Gathering, LogSource};
+use super::half_done::{as_it_will_be, plan_half_done};
 use super::read_ahead::IdleHelpers;
 use super::recover::LoadedLog;
 use super::refusal::{LoadError, LogRefusal};
@@ -15,7 +16,7 @@ use crate::checkpoint::{
     Certainty, GAPS_NOTE, LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA, note_gaps, read_partition_metadata,
     write_epochs,
 };
-use crate::disk::{File, Open};
+use crate::disk::{Disk, File, Open};
 use crate::log::{
     AbortedIndexes, Active, CutError, FileError, Log, LogConfig, ReadError, Unsealed, new_active,
     rebuild_producers,
@@ -23,7 +24,7 @@ use crate::log::{
 use crate::recovery::{FileFact, Plan, RecoveryPoint, Step};
 use crate::rules::Rule;
 use crate::segment::{FileKind, Home, IndexSettings, Segment, file_path, parse_file_name};
-use crate::state::Producers;
+use crate::state::{EpochHistory, Producers};
 use crate::units::{Now, Offset};
 
 impl Store {
@@ -38,8 +39,10 @@ impl Store {
         let loading = Loading { store: self, source, config: self.inner.config.log.clone(), idle, now };
         let metadata_path = source.directory.join(PARTITION_METADATA);
         let metadata = loading.read(read_partition_metadata(self.disk().as_ref(), &metadata_path))?;
-        let (mut gathered, mut plan) = loading.plan()?;
-        loading.apply(&plan)?;
+        let exchange = loading.plan_half_done()?;
+        loading.apply(&exchange, None)?;
+        let (mut gathered, mut plan) = loading.plan(self.disk())?;
+        loading.apply(&plan.steps, Some(&plan.epochs))?;
         let mut loaded = loading.read(loading.assemble(&plan, &mut gathered))?;
         loaded.aborted = loading.aborted_indexes(&plan, &gathered, &loaded)?;
         loaded.topic_id = metadata.known();
@@ -52,7 +55,10 @@ impl Store {
             // Before anything is promised of what lies behind it.
             loading.read(self.write_start(&log.0).map_err(|error| error.source))?;
         }
+        let lowered = self.lower_cleaned(&mut self.checkpoints(), &source.name, Some(plan.end));
+        loading.read(lowered.map_err(|error| error.source))?;
         self.run_log(&log, now);
+        plan.steps.splice(..0, exchange);
         Ok(report(&log, &plan, gathered.facts.recovery_point))
     }
 
@@ -60,7 +66,10 @@ impl Store {
     pub(super) fn plan_log(&self, source: &LogSource<'_>, now: Now) -> Result<Plan, LoadError> {
         let idle = &IdleHelpers::default();
         let loading = Loading { store: self, source, config: self.inner.config.log.clone(), idle, now };
-        Ok(loading.plan()?.1)
+        let exchange = loading.plan_half_done()?;
+        let (_, mut plan) = loading.plan(&as_it_will_be(self.disk(), &source.directory, &exchange))?;
+        plan.steps.splice(..0, exchange);
+        Ok(plan)
     }
 }
 
@@ -114,8 +123,10 @@ impl Loading<'_> {
         }
     }
 
-    fn plan(&self) -> Result<(Gathered, Plan), LoadError> {
-        Ok(self.read(self.gathering().plan())??)
+    fn plan_half_done(&self) -> Result<Vec<Step>, LoadError> {
+        let batch_bytes_max = self.store.config().batch_bytes_max;
+        let planned = plan_half_done(self.store.disk().as_ref(), &self.source.directory, batch_bytes_max);
+        Ok(self.read(planned)??)
     }
 
     /// The indexes of aborted transactions, that of the last segment without what its log does not have.
@@ -150,11 +161,23 @@ impl Loading<'_> {
         Ok(AbortedIndexes::found(files, bases, proof))
     }
 
-    fn apply(&self, plan: &Plan) -> Result<(), LoadError> {
+    /// What is to be done to the directory as this disk shows it.
+    fn plan(&self, disk: &Arc<dyn Disk>) -> Result<(Gathered, Plan), LoadError> {
+        let mut gathering = self.gathering();
+        gathering.home.disk = Arc::clone(disk);
+        Ok(self.read(gathering.plan())??)
+    }
+
+    fn apply(&self, steps: &[Step], epochs: Option<&EpochHistory>) -> Result<(), LoadError> {
         let disk = self.store.disk();
-        for step in &plan.steps {
+        for step in steps {
             match step {
-                Step::RemoveFile { name } => {
+                Step::RenameFile { from, to } => {
+                    let directory = &self.source.directory;
+                    self.change(remove(disk.rename(&directory.join(from), &directory.join(to))))?;
+                }
+                Step::SyncNames => self.change(disk.sync_directory(&self.source.directory))?,
+                Step::RemoveFile { name } | Step::RemoveExchanged { name } => {
                     self.change(remove(disk.remove_file(&self.source.directory.join(name))))?;
                 }
                 Step::RemoveSegment { base, aside } => {
@@ -177,7 +200,8 @@ impl Loading<'_> {
                 }
                 Step::RewriteEpochs => {
                     let path = self.source.directory.join(LEADER_EPOCH_CHECKPOINT);
-                    self.change(write_epochs(disk.as_ref(), &path, &plan.epochs, Certainty::Durable))?;
+                    let Some(epochs) = epochs else { continue };
+                    self.change(write_epochs(disk.as_ref(), &path, epochs, Certainty::Durable))?;
                 }
                 Step::NoteGaps => {
                     self.change(note_gaps(disk.as_ref(), &self.source.directory))?;
@@ -191,7 +215,7 @@ impl Loading<'_> {
                 }
             }
         }
-        if plan.steps.is_empty() { Ok(()) } else { self.change(disk.sync_directory(&self.source.directory)) }
+        if steps.is_empty() { Ok(()) } else { self.change(disk.sync_directory(&self.source.directory)) }
     }
 
     fn remove_segment(&self, base: Offset, aside: Option<&str>) -> io::Result<()> {

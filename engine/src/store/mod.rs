@@ -12,6 +12,9 @@ mod close;
 #[cfg(test)]
 #[cfg(feature = "codecs")]
 mod committed_test;
+mod compact;
+#[cfg(test)]
+mod compact_test;
 mod config;
 #[cfg(test)]
 mod crash_test;
@@ -35,6 +38,7 @@ mod full_disk_test;
 #[cfg(test)]
 mod gaps_test;
 mod gather;
+mod half_done;
 mod index_aborted;
 #[cfg(test)]
 mod index_damage_test;
@@ -103,6 +107,7 @@ use std::sync::{Arc, PoisonError};
 
 pub use crate::log::StoreFailure;
 pub use close::CloseError;
+pub use compact::{Compaction, CompactionRefusal, CompactionReport, Dirt};
 pub use config::StoreConfig;
 pub use drive::TicketFuture;
 pub use job::{Job, JobDone, JobError, JobKind};
@@ -122,6 +127,7 @@ use crate::log::{Log, Shared, lock};
 use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use crate::units::{Monotonic, TopicPartition};
 use checkpoints::Checkpoints;
+use compact::Round;
 use reopen::LeftAlone;
 
 /// An open data directory. Cheap to clone; all clones are the same store.
@@ -145,6 +151,8 @@ struct StoreInner {
     making: Mutex<()>,
     checkpoints: Mutex<Checkpoints>,
     next_checkpoint: Mutex<Option<Monotonic>>,
+    /// The compaction that is under way.
+    compaction: Mutex<Option<Box<Round>>>,
 }
 
 impl Store {

@@ -20,8 +20,8 @@ use super::refusal::{LoadError, LogRefusal};
 use super::reopen::LeftAlone;
 use super::{Machine, OpenReport, OpeningPlan, Stop, Store, StoreConfig, StoreInner};
 use crate::checkpoint::{
-    CLEAN_MARK, DAMAGE_NOTE, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES, OffsetCheckpoint, RECOVERY_POINTS,
-    Reading, read_offsets, remove_clean_mark, renew_file,
+    CLEAN_MARK, CLEANER_OFFSETS, DAMAGE_NOTE, HIGH_WATERMARKS, LOG_STARTS, META_PROPERTIES, OffsetCheckpoint,
+    RECOVERY_POINTS, Reading, read_offsets, remove_clean_mark, renew_file,
 };
 use crate::disk::{Disk, LockError, Open};
 use crate::log::{FileError, Limits, RESERVE_FILE, ReserveReport, Shared, lock};
@@ -125,7 +125,9 @@ impl Store {
             make_name_certain(disk.as_ref(), directory).map_err(io(directory))?;
         }
         if found.stop != Stop::Clean {
-            for name in [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, META_PROPERTIES, DAMAGE_NOTE] {
+            for name in
+                [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS, META_PROPERTIES, DAMAGE_NOTE]
+            {
                 let path = directory.join(name);
                 renew_file(disk.as_ref(), &path).map_err(io(&path))?;
             }
@@ -282,6 +284,7 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
     let checkpoints = Checkpoints {
         recovery_points: found.points.clone().known(),
         starts: found.starts.clone().known(),
+        cleaned: found.cleaned.clone(),
         damage: found.damage.clone(),
     };
     let store = Store {
@@ -295,6 +298,7 @@ fn look(disk: Arc<dyn Disk>, directory: &Path, config: StoreConfig) -> Result<Lo
             making: Mutex::default(),
             checkpoints: Mutex::new(checkpoints),
             next_checkpoint: Mutex::default(),
+            compaction: Mutex::default(),
         }),
     };
     Ok(Looked { store, found })

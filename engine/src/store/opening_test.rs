@@ -72,7 +72,8 @@ fn a_log_that_cannot_be_opened_is_left_as_it_is_and_recovered_another_day() {
     let disk: Arc<dyn Disk> = Arc::new(simulated.clone());
     filled(&disk, Path::new("/data"));
     drop(open(&disk, Path::new("/data")));
-    drop(disk.open(&interrupted_compaction(), Open::Create).unwrap());
+    // What is no batch was not written by a compaction.
+    disk.open(&interrupted_compaction(), Open::Create).unwrap().write_all_at(&[7; 100], 0).unwrap();
     let segment = Path::new("/data/t-1/00000000000000000000.log");
     let before = simulated.contents(segment).unwrap();
 

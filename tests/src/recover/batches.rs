@@ -77,10 +77,12 @@ fn builder(content: &Content) -> BatchBuilder {
 fn finish(mut builder: BatchBuilder, content: &Content, tag: u64) -> Bytes {
     let size = usize::try_from(content.value_bytes).unwrap_or(0);
     let mut noise = fastrand::Rng::with_seed(tag);
-    for time in &content.times {
+    for (number, time) in content.times.iter().enumerate() {
+        // Unlike any other, so that a compaction takes nothing.
+        let key = [tag, number as u64].map(u64::to_be_bytes).concat();
         let mut value = tag.to_be_bytes().to_vec();
         value.extend(std::iter::repeat_with(|| noise.u8(..)).take(size));
-        let pushed = builder.push(Some(Timestamp::from_millis(*time)), None, Some(&value), &[]);
+        let pushed = builder.push(Some(Timestamp::from_millis(*time)), Some(&key), Some(&value), &[]);
         pushed.expect("a few small records fit");
     }
     builder.finish().expect("a batch with records can be finished")

@@ -1,7 +1,7 @@
 //! What a store and a log say of themselves, against the model; and the small changes that say nothing of records.
 
 use highwater_engine::batch::ReplicatedBatches;
-use highwater_engine::log::LogId;
+use highwater_engine::log::{Cleanup, LogConfig, LogId};
 use highwater_engine::store::{Job, JobDone, JobKind, Store};
 use highwater_engine::units::{LeaderEpoch, Offset, OffsetRange};
 
@@ -9,7 +9,7 @@ use super::batches::{leader_epoch, offset};
 use super::doors::{Door, asked, done, told};
 use super::model::UnderWay;
 use super::several::{name_of, topic};
-use super::transactions::check_unstable;
+use super::transactions::{check_unstable, is_of_a_transaction};
 use super::trial::{Open, Trial, Verdict};
 
 impl Trial {
@@ -126,6 +126,27 @@ impl Trial {
         } else {
             Err(format!("{config:?} was set, and is {is:?}"))
         }
+    }
+
+    /// A piece of a compaction in which every record stays. Records of transactions might not, so that it ends in front of the first.
+    pub(super) fn compact(&mut self, store: &Store, log: LogId, ceiling: i64, bytes_max: u64) -> Verdict {
+        let transactional = self.model.batches.iter().find(|batch| is_of_a_transaction(batch));
+        let ceiling = transactional.map_or(ceiling, |first| ceiling.min(first.base));
+        let Some(before) = self.open.as_ref().map(|open| told(Door::LogConfig, open.log.config())) else {
+            return Ok(());
+        };
+        let mut compacted = LogConfig::clone(&before);
+        (compacted.cleanup, compacted.dirty_ppm_min) = (Cleanup::Compact, 0);
+        let set = |config| asked(Door::StoreSetConfig, store.set_config(log, config));
+        set(compacted).map_err(|error| format!("settings were refused: {error}"))?;
+        let dirt = told(Door::StoreDirt, store.dirt(log, offset(ceiling)));
+        let now = self.now();
+        let ran = self.run(Job::Compact { log, ceiling: offset(ceiling), now, bytes_max });
+        set(LogConfig::clone(&before)).map_err(|error| format!("settings were refused: {error}"))?;
+        if dirt.is_some_and(|dirt| dirt.dirty_bytes == 0) {
+            return Err("nothing is dirty, and is to be compacted".to_owned());
+        }
+        ran
     }
 
     /// It is said of which topic the log is.

@@ -40,10 +40,19 @@ pub(super) fn check_files(
         // What lies below the start and was never synced may be full of holes, which nobody sees.
         let unseen: usize =
             batches().filter(|batch| batch.end <= model.start).map(|batch| batch.bytes.len()).sum();
-        let is_long_enough =
-            if is_at_rest { held.len() == expected.len() } else { held.len() >= expected.len() };
-        let is_right = is_long_enough && held[unseen..expected.len()] == expected[unseen..];
-        if !is_right {
+        // And a compaction may have left any number of the first of them out.
+        let below = batches().filter(|batch| batch.end <= model.start);
+        let ends = below.scan(0, |end, batch| {
+            *end += batch.bytes.len();
+            Some(*end)
+        });
+        let is_right = |left_out: usize| {
+            let (expected, unseen) = (&expected[left_out..], unseen - left_out);
+            let is_long_enough =
+                if is_at_rest { held.len() == expected.len() } else { held.len() >= expected.len() };
+            is_long_enough && held[unseen..expected.len()] == expected[unseen..]
+        };
+        if !std::iter::once(0).chain(ends).any(is_right) {
             let (have, want) = (held.len(), expected.len());
             return Ok(Err(format!("segment {base} holds {have} bytes that are not its {want}")));
         }

@@ -305,6 +305,7 @@ impl Trial {
             JobDone::Failed { error: JobError::UnknownLog, .. } if is_of_another => Ok(()),
             JobDone::Failed { error, .. } => self.job_failed(&error),
             JobDone::Sealed { .. }
+            | JobDone::Compacted { .. }
             | JobDone::Synced { .. }
             | JobDone::OffsetCheckpointed { .. }
             | JobDone::Read { .. }

@@ -9,6 +9,7 @@ use highwater_engine::disk::simulated::{CallKind, Completing, Fault, Unsynced};
 
 use super::step::{Content, Step};
 use super::trial::{Setting, Trial, Violation};
+use super::wide::Wide;
 
 /// One thing in a scene.
 #[derive(Clone, Debug)]
@@ -44,6 +45,7 @@ const TURN: Act = Act::Do(Step::Turn { wait: true, may_block: true });
 const WANT: Act = Act::Do(Step::WantDurable);
 const CHECKPOINT: Act = Act::Do(Step::Checkpoint);
 const SEAL: Act = Act::Do(Step::Seal);
+const COMPACT: Act = Act::Do(Step::Wide(Wide::Compact { ceiling: i64::MAX, bytes_max: u64::MAX }));
 const SYNC: Act = Act::Do(Step::Sync);
 const EPOCH: Act = Act::Do(Step::BeginEpoch);
 
@@ -112,6 +114,11 @@ pub(super) fn scenes() -> Vec<Scene> {
             "seal",
             then(long(), [append(1, 7_000), append(1, 2_000), TURN]),
             vec![SEAL, append(1, 20), TURN, WANT, TURN, TURN],
+        ),
+        scene(
+            "compaction",
+            then(long(), [append(1, 7_000), append(1, 2_000), TURN, SEAL, CHECKPOINT]),
+            vec![COMPACT, append(1, 20), TURN, WANT, TURN, TURN],
         ),
         scene("flush", long(), vec![WANT, TURN, TURN, append(1, 90), TURN, WANT, TURN, TURN]),
         scene(

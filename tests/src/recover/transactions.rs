@@ -140,7 +140,8 @@ pub(super) fn check_committed(
     Err(format!("of {from}..{} {said:?} are told as aborted, and {expected:?} were", records.end))
 }
 
-fn is_of_a_transaction(batch: &super::Batch) -> bool {
+/// Whether a batch belongs to a transaction, or ends one.
+pub(super) fn is_of_a_transaction(batch: &super::Batch) -> bool {
     batch.ends.is_some() || batch.sent.is_some_and(Sent::is_transactional)
 }
 

@@ -64,6 +64,13 @@ pub enum Wide {
     NameTopic,
     /// It is written down how far the logs are committed.
     Watermarks,
+    /// The log is compacted, a piece of a round. No key is there twice, so that every record stays, and only the files are others.
+    Compact {
+        /// Nothing at or above it.
+        ceiling: i64,
+        /// The size of the piece.
+        bytes_max: u64,
+    },
     /// A batch is replaced by itself.
     Replace {
         /// That or the next one.
@@ -85,6 +92,9 @@ impl fmt::Display for Wide {
             }
             Self::NameTopic => write!(f, "say the topic"),
             Self::Watermarks => write!(f, "write the high watermarks down"),
+            Self::Compact { ceiling, bytes_max } => {
+                write!(f, "compact below {ceiling}, {bytes_max} bytes of it")
+            }
             Self::Replace { at } => write!(f, "replace the batch at {at} by itself"),
         }
     }
@@ -107,7 +117,11 @@ impl Step {
                 waiting: if choices.once_in(2) { Waiting::Task } else { Waiting::Thread },
             },
             19..=21 => Wide::LookIn,
-            22..=24 => Wide::Facts { at: place(choices, model) },
+            22 | 23 => Wide::Facts { at: place(choices, model) },
+            24 => Wide::Compact {
+                ceiling: if choices.once_in(2) { i64::MAX } else { place(choices, model) },
+                bytes_max: [1, 3_000, u64::MAX, u64::MAX][usize::try_from(choices.below(4)).unwrap_or(0)],
+            },
             25 => Wide::Configure {
                 segment_bytes: [1_500, 4_000, 8_192, 20_000][usize::try_from(choices.below(4)).unwrap_or(0)],
                 index_interval_bytes: [1, 300, 4_096][usize::try_from(choices.below(3)).unwrap_or(0)],
@@ -141,6 +155,7 @@ impl Trial {
             }
             Wide::NameTopic => self.set_topic(store),
             Wide::Watermarks => self.write_watermarks(store),
+            Wide::Compact { ceiling, bytes_max } => self.compact(store, id, *ceiling, *bytes_max),
             Wide::Replace { at } => self.replace(id, *at),
         }
     }

@@ -158,7 +158,8 @@ impl ReadOnlyLog {
         let before = std::mem::replace(&mut self.sight, sight);
         let to = before.common_end(&self.sight);
         // The last batch may have been exchanged for another one under the same epoch.
-        if to >= before.end && self.is_there(&before, Still::ButTheOldest) {
+        let is_kept = || before.is_kept_in(&self.sight).unwrap_or(false);
+        if to >= before.end && (self.is_there(&before, Still::ButTheOldest) || is_kept()) {
             let is_same = before.start == self.sight.start && before.end == self.sight.end;
             return Ok(if is_same { Refreshed::Same } else { Refreshed::Moved });
         }

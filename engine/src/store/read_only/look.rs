@@ -183,6 +183,9 @@ pub(super) fn see(home: &Home, mut gathered: Gathered, plan: Plan) -> io::Result
             Step::RemoveSegment { base, .. } => drop(sizes.remove(base)),
             Step::CutSegment { base, to_bytes, .. } => drop(sizes.insert(*base, *to_bytes)),
             Step::RemoveFile { .. }
+            | Step::RemoveExchanged { .. }
+            | Step::RenameFile { .. }
+            | Step::SyncNames
             | Step::RewriteSegment { .. }
             | Step::CreateSegment { .. }
             | Step::RebuildIndex { .. }

@@ -18,6 +18,7 @@
 //! | replaces a small file | the old one or the new one, because they are renamed into place |
 //! | deletes the oldest segments | [`ReadOnlyReadError::Changed`] for a read that was too late; the next refresh moves the start up |
 //! | cuts the log | the same; the next refresh says from where on everything is different |
+//! | compacts the log | the same; where the last batch that was seen is another one by now, the next refresh calls it a cut behind everything |
 //!
 //! That a log was cut behind one's back is seen by its last batch, and by its leader epochs: the file of epochs says where a new one begins
 //! before its first batch is written, and each batch that is read has to bear the epoch that the sight has there. So whoever cuts a log goes
@@ -39,6 +40,7 @@ pub use log::{ReadOnlyLog, ReadOnlyReadError, Refreshed};
 pub use verify::{Fault, FileVerified, Finding, LogVerified};
 
 use super::StoreConfig;
+use super::half_done::{as_it_will_be, plan_half_done};
 use super::layout::{DirectoryName, directory_name};
 use crate::checkpoint::{OffsetCheckpoint, Reading, read_offsets};
 use crate::disk::{Disk, EntryKind, ReadOnlyDisk};
@@ -131,10 +133,18 @@ impl ReadOnlyStore {
         read_offsets(self.disk.as_ref(), &self.directory.join(name))
     }
 
+    /// Where a log's files are: as they will be, where an exchange was interrupted.
     fn home(&self, name: &TopicPartition) -> Home {
+        let directory = self.directory.join(name.to_string());
+        let exchange = plan_half_done(self.disk.as_ref(), &directory, self.config.batch_bytes_max);
+        let disk = match exchange {
+            Ok(Ok(steps)) if !steps.is_empty() => as_it_will_be(&self.disk, &directory, &steps),
+            // What cannot be read is met again by whoever looks.
+            Ok(_) | Err(_) => Arc::clone(&self.disk),
+        };
         Home {
-            directory: self.directory.join(name.to_string()).into(),
-            disk: Arc::clone(&self.disk),
+            directory: directory.into(),
+            disk,
             files: Arc::clone(&self.files),
             settings: self.config.log.index_settings(),
         }

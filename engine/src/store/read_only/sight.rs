@@ -108,6 +108,22 @@ impl Sight {
         Ok(bytes_at(&file, batch.position, batch.header.len())? == batch.header)
     }
 
+    /// Whether a later sight has its last batch, wherever it lies by now: a compaction puts segments together, and cuts nothing.
+    pub(super) fn is_kept_in(&self, later: &Self) -> io::Result<bool> {
+        let Some(batch) = self.last.as_ref().filter(|batch| batch.header.len() == HEADER_BYTES) else {
+            return Ok(false);
+        };
+        let Some(last) = self.end.checked_add(-1) else { return Ok(false) };
+        let Some(segment) = later.segments.get(later.floor(last)) else { return Ok(false) };
+        match segment.find(last) {
+            Ok(Some((position, _))) => {
+                Ok(bytes_at(&segment.file()?, position, HEADER_BYTES)? == batch.header)
+            }
+            Ok(None) | Err(WalkError::Damaged(_)) => Ok(false),
+            Err(WalkError::Io(error)) => Err(error),
+        }
+    }
+
     /// Whether no epoch begins below the end that was not seen. What the file said already then is nothing new, though no batch bore it out.
     fn agrees_with(&self, epochs: &EpochHistory) -> bool {
         let said = self.epochs_said.as_ref().map_or(&[][..], EpochHistory::starts);

@@ -21,6 +21,8 @@ pub(crate) enum Order {
     Raise { log: String, to: i64 },
     /// Delete old segments, as the settings say.
     Retain { log: String, time: i64 },
+    /// Compact what is synced, in pieces of so many bytes.
+    Compact { log: String, time: i64, piece: u64 },
     /// Sync everything, and write down how far that is.
     Sync { log: String },
     /// Find the first record that is not older.

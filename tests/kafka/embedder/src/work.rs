@@ -14,7 +14,7 @@ use highwater_engine::log::{
     AppendError, BeginEpochError, Log, LogConfig, Permit, Read, ReadError, Step, TicketError,
 };
 use highwater_engine::store::{
-    CloseError, CreateLogError, Job, JobDone, JobError, SetConfigError, Stop, Store, StoreConfig,
+    CloseError, Compaction, CreateLogError, Job, JobDone, JobError, SetConfigError, Stop, Store, StoreConfig,
     StoreOpenError,
 };
 use highwater_engine::units::{
@@ -160,6 +160,29 @@ impl Work {
                     return Err(Failure::Answer);
                 };
                 Ok(json!({"did": "retain", "start": start.value(), "segments": segments}))
+            }
+            Order::Compact { log, time, piece } => {
+                let log = self.log(&log)?;
+                let (id, ceiling) = (log.id(), log.written());
+                let ceiling = log.first_unstable(ceiling).unwrap_or(ceiling);
+                let now = now(self.orders, time);
+                loop {
+                    let compact = Job::Compact { log: id, ceiling, now, bytes_max: piece };
+                    let JobDone::Compacted { step, .. } = self.run(compact)? else {
+                        return Err(Failure::Answer);
+                    };
+                    if let Compaction::Done { report } = step {
+                        return Ok(json!({
+                            "did": "compact",
+                            "cleaned_to": report.cleaned_to.value(),
+                            "bytes_before": report.bytes_before,
+                            "bytes_after": report.bytes_after,
+                        }));
+                    }
+                    if !matches!(step, Compaction::UnderWay { .. }) {
+                        return Err(Failure::Answer);
+                    }
+                }
             }
             Order::Sync { log } => {
                 let log = self.log(&log)?.id();
