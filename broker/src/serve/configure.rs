@@ -54,7 +54,15 @@ pub(super) fn log_config(settings: &Settings) -> LogConfig {
     config.retention_age = bound(settings, &settings::RETENTION_MS).map(Duration::from_millis);
     config.cleanup = match settings.value(&settings::CLEANUP_POLICY) {
         settings::CleanupPolicy::Delete => Cleanup::Delete,
+        settings::CleanupPolicy::Compact => Cleanup::Compact,
+        settings::CleanupPolicy::CompactAndDelete => Cleanup::CompactAndDelete,
     };
+    config.dirty_ppm_min =
+        u32::try_from(whole(settings.value(&settings::MIN_CLEANABLE_RATIO) * 1e6)).unwrap_or(u32::MAX);
+    config.compaction_lag_min = settings.duration_ms(&settings::MIN_COMPACTION_LAG_MS);
+    config.compaction_lag_max = Some(settings.duration_ms(&settings::MAX_COMPACTION_LAG_MS))
+        .filter(|lag| lag.as_millis() < i64::MAX.unsigned_abs().into());
+    config.delete_retention = settings.duration_ms(&settings::DELETE_RETENTION_MS);
     config.timestamps = match settings.value(&settings::MESSAGE_TIMESTAMP_TYPE) {
         TimestampType::CreateTime => TimestampSource::Create,
         TimestampType::LogAppendTime => TimestampSource::Append,
@@ -62,11 +70,18 @@ pub(super) fn log_config(settings: &Settings) -> LogConfig {
     config
 }
 
+/// The nearest whole number.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is cut to what there is")]
+fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
 pub(super) fn store_config(settings: &Settings, seed: u64) -> StoreConfig {
     let mut config = StoreConfig::default();
     config.log = log_config(settings);
     config.dirty_age_max = settings.duration_ms(&settings::FLUSH_MS);
     config.checkpoint_interval = settings.duration_ms(&settings::FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS);
+    config.key_map_bytes_max = settings.count(&settings::CLEANER_DEDUPE_BUFFER_SIZE);
     config.producer_age_max = settings.duration_ms(&settings::PRODUCER_ID_EXPIRATION_MS);
     // One of them is the broker's own.
     config.opening_threads = settings.count(&settings::RECOVERY_THREADS).saturating_sub(1);
@@ -122,6 +137,9 @@ pub(super) fn shard_config(settings: &Settings, identity: Identity) -> ShardConf
         catch_up_bytes_per_turn: CATCH_UP_BYTES_PER_TURN,
         high_watermark_interval: settings.duration_ms(&settings::HIGH_WATERMARK_CHECKPOINT_INTERVAL_MS),
         retention_interval: settings.duration_ms(&settings::RETENTION_CHECK_INTERVAL_MS),
+        compaction_interval: settings.duration_ms(&settings::CLEANER_BACKOFF_MS),
+        compaction_bytes_per_second: Some(whole(settings.value(&settings::CLEANER_IO_MAX_BYTES_PER_SECOND)))
+            .filter(|rate| *rate < u64::MAX),
         peer_timeout: PEER_TIMEOUT,
     }
 }

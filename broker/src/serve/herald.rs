@@ -133,6 +133,9 @@ impl Herald {
             News::LogFailed { name, why } => {
                 self.say(Event::Failed { broker, what: format!("{name} is offline: {why}") });
             }
+            News::NotCompacted { name, why } => {
+                self.note(format!("{name} is not compacted: {why}"));
+            }
             News::NotCut { name, why } => {
                 self.note(format!("{name} cannot be cut yet: {why}"));
             }

@@ -38,6 +38,31 @@ impl Kind for Integer {
     }
 }
 
+/// A number with decimals from `min` to `max`, both included.
+#[derive(Clone, Copy, Debug)]
+pub struct Decimal {
+    /// The least value.
+    pub min: f64,
+    /// The greatest value.
+    pub max: f64,
+}
+
+impl Kind for Decimal {
+    type Value = f64;
+
+    fn parse(&self, text: &str) -> Option<f64> {
+        text.trim().parse().ok().filter(|value| (self.min..=self.max).contains(value))
+    }
+
+    fn allowed(&self) -> String {
+        if self.max >= f64::MAX {
+            format!("a number from {}", self.min)
+        } else {
+            format!("a number from {} to {}", self.min, self.max)
+        }
+    }
+}
+
 /// `true` or `false`.
 #[derive(Clone, Copy, Debug)]
 pub struct Flag;

@@ -1,7 +1,7 @@
 //! Every setting there is: its names, meaning, unit, default and what it allows. The only list; the rest reads it.
 
 use super::Setting;
-use super::kind::{Choice, Flag, Integer, Listener};
+use super::kind::{Choice, Decimal, Flag, Integer, Listener};
 
 /// When a record counts for a replica (`durability`); chosen when a topic is made, and fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,10 @@ pub enum TimestampType {
 pub enum CleanupPolicy {
     /// They are deleted by age and size.
     Delete,
+    /// The newest record of each key stays.
+    Compact,
+    /// Both.
+    CompactAndDelete,
 }
 
 /// Who may compress (`compression.type`). Batches are never encoded again, so it is always the producer.
@@ -167,8 +171,32 @@ settings! {
         Choice(&[("full", ValidateCompressed::Full), ("header", ValidateCompressed::Header)]), "", "full",
         "Whether every record of a compressed batch is looked at before it is accepted";
     CLEANUP_POLICY: Choice<CleanupPolicy> = "log.cleanup.policy" topic "cleanup.policy",
-        Choice(&[("delete", CleanupPolicy::Delete)]), "", "delete",
-        "What happens to old log files";
+        Choice(&[
+            ("delete", CleanupPolicy::Delete),
+            ("compact", CleanupPolicy::Compact),
+            ("compact,delete", CleanupPolicy::CompactAndDelete),
+            ("delete,compact", CleanupPolicy::CompactAndDelete),
+        ]), "", "delete",
+        "What happens to old log files: they are deleted, or the newest record of each key is kept";
+    MIN_CLEANABLE_RATIO: Decimal = "log.cleaner.min.cleanable.ratio" topic "min.cleanable.dirty.ratio",
+        Decimal { min: 0.0, max: 1.0 }, "", "0.5",
+        "A compacted partition is cleaned when more than this part of its bytes is not";
+    MIN_COMPACTION_LAG_MS: Integer = "log.cleaner.min.compaction.lag.ms" topic "min.compaction.lag.ms",
+        from(0), "ms", "0",
+        "How long a record stays in a compacted partition, whatever its key";
+    MAX_COMPACTION_LAG_MS: Integer = "log.cleaner.max.compaction.lag.ms" topic "max.compaction.lag.ms",
+        from(1), "ms", "9223372036854775807",
+        "Behind it a record is compacted, however little there is to clean";
+    DELETE_RETENTION_MS: Integer = "log.cleaner.delete.retention.ms" topic "delete.retention.ms",
+        from(0), "ms", "86400000",
+        "How long a tombstone stays behind the first cleaning that meets it";
+    CLEANER_DEDUPE_BUFFER_SIZE: Integer = "log.cleaner.dedupe.buffer.size", from(1 << 20), "bytes", "134217728",
+        "What the map of keys of a cleaning may take; one is under way at a time";
+    CLEANER_IO_MAX_BYTES_PER_SECOND: Decimal = "log.cleaner.io.max.bytes.per.second",
+        Decimal { min: 1.0, max: f64::MAX }, "bytes/s", "1.7976931348623157E308",
+        "What cleaning reads and writes in a second at most";
+    CLEANER_BACKOFF_MS: Integer = "log.cleaner.backoff.ms", from(1), "ms", "15000",
+        "How often a partition is looked for that is to be cleaned";
     RETENTION_BYTES: Integer = "log.retention.bytes" topic "retention.bytes", from(-1), "bytes", "-1",
         "A partition larger than this loses its oldest log files; -1 for no limit";
     RETENTION_MS: Integer = "log.retention.ms" topic "retention.ms", from(-1), "ms", "604800000",

@@ -43,6 +43,10 @@ pub struct ShardConfig {
     pub high_watermark_interval: Duration,
     /// How often old segments are looked for (`log.retention.check.interval.ms`).
     pub retention_interval: Duration,
+    /// How often a compacted log is looked for that is due (`log.cleaner.backoff.ms`).
+    pub compaction_interval: Duration,
+    /// What compaction reads and writes in a second at most, in bytes (`log.cleaner.io.max.bytes.per.second`); `None` for no bound.
+    pub compaction_bytes_per_second: Option<u64>,
     /// How long a call to the controller or a Fetch may take before it is given up.
     pub peer_timeout: Duration,
 }

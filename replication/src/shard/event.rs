@@ -2,7 +2,7 @@
 //! go out have them.
 
 use bytes::Bytes;
-use highwater_engine::store::{Job, JobDone, StoreFailure};
+use highwater_engine::store::{CompactionReport, Job, JobDone, StoreFailure};
 use highwater_engine::units::{NodeId, Offset, OffsetRange, TopicPartition};
 
 use crate::controller::{ControllerCall, ControllerReply, ControllerRequest, RegistrationRefusal};
@@ -179,6 +179,20 @@ pub enum News {
         name: TopicPartition,
         /// Its end now.
         end: Offset,
+    },
+    /// A round of compaction is over.
+    Compacted {
+        /// Which.
+        name: TopicPartition,
+        /// What came of it.
+        report: CompactionReport,
+    },
+    /// A log could not be compacted; it is tried again.
+    NotCompacted {
+        /// Which.
+        name: TopicPartition,
+        /// What happened.
+        why: String,
     },
     /// A log could not be cut, and is as it was; it is tried again.
     NotCut {

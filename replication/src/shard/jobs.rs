@@ -47,6 +47,7 @@ impl Shard {
         let jobs = self.store.due_jobs(now);
         self.out.extend(jobs.into_iter().map(Out::Job));
         self.write_watermarks(now);
+        self.emit_compaction(now);
         if self.due.retention_at <= now.monotonic {
             self.due.retention_at = now.monotonic.after(self.config.retention_interval);
             for replica in self.replicas.values() {
@@ -76,11 +77,15 @@ impl Shard {
                     self.tell_log(now, log, Input::LogMoved);
                 }
             }
+            JobDone::Compacted { log, step } => self.on_compacted(now, log, &step),
             JobDone::Read { asked, result } => self.on_cold_read(now, asked, result),
             JobDone::Deleted { log } => self.on_deleted(now, log),
             JobDone::OffsetCheckpointed { .. } => self.watermarks.written(),
             JobDone::Repaired { log, .. } => self.on_repaired(now, log),
             JobDone::Reopened { log, report } => self.on_reopened(now, log, report.map(|report| *report)),
+            JobDone::Failed { kind: JobKind::Compact, log, error } => {
+                self.on_not_compacted(now, log, &error.to_string());
+            }
             JobDone::Failed { kind, log, error } => {
                 let key = log.and_then(|log| self.by_log.get(&log).copied());
                 self.on_job_failed(now, kind, key, &error.to_string());

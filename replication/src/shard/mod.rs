@@ -19,6 +19,7 @@
 //! What a crash leaves is what the log and the controller leave: the shard has no state of its own on disk but the high watermarks,
 //! which are safe when stale, because no log grows below them.
 
+mod compact;
 mod config;
 mod effects;
 mod errors;
@@ -92,6 +93,7 @@ pub struct Shard {
     touched: BTreeSet<ReplicaKey>,
     timers: BTreeSet<(Monotonic, ReplicaKey)>,
     due: jobs::Due,
+    compacting: compact::Compacting,
     watermarks: Watermarks,
     mending: mend::Mending,
     repairs: repair::Repairs,
@@ -119,6 +121,7 @@ impl Shard {
             view: ClusterView::new(config.node),
             followers: Followers::new(&config),
             due: jobs::Due::new(now.monotonic, &config),
+            compacting: compact::Compacting::new(now.monotonic, &config),
             watermarks,
             mending: mend::Mending::default(),
             repairs: repair::Repairs::default(),

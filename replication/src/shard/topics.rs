@@ -238,6 +238,13 @@ impl Shard {
                 }
                 "message.timestamp.type" => config.timestamps = TimestampSource::Create,
                 "cleanup.policy" => config.cleanup = cleanup(value),
+                "min.cleanable.dirty.ratio" => set(&mut config.dirty_ppm_min, parts_per_million(value)),
+                "min.compaction.lag.ms" => set(&mut config.compaction_lag_min, ms(value)),
+                // The greatest number is Kafka's word for never.
+                "max.compaction.lag.ms" => {
+                    config.compaction_lag_max = ms(value).filter(|_| value != "9223372036854775807");
+                }
+                "delete.retention.ms" => set(&mut config.delete_retention, ms(value)),
                 _ => {}
             }
         }
@@ -249,6 +256,14 @@ fn set<T>(field: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *field = value;
     }
+}
+
+/// A part of one, as a number with decimals.
+fn parts_per_million(value: &str) -> Option<u32> {
+    let part: f64 = value.parse().ok()?;
+    // Rounded, and within the bounds of what it is cast to.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 0 and a million")]
+    (0.0..=1.0).contains(&part).then(|| (part * 1e6).round() as u32)
 }
 
 fn cleanup(value: &str) -> Cleanup {

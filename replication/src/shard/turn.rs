@@ -45,6 +45,7 @@ impl Shard {
             self.link.next_deadline(),
             self.watermarks.next_deadline(),
             Some(self.due.next_deadline()),
+            self.compacting.next_deadline(),
             self.unmade.values().min().copied(),
             self.mending.next_deadline(),
         ]

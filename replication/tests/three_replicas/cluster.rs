@@ -66,6 +66,8 @@ pub(crate) fn config(id: i32) -> ShardConfig {
         catch_up_bytes_per_turn: 4 << 20,
         high_watermark_interval: Duration::from_secs(5),
         retention_interval: Duration::from_secs(300),
+        compaction_interval: Duration::from_secs(15),
+        compaction_bytes_per_second: None,
         peer_timeout: Duration::from_secs(5),
     }
 }
@@ -75,8 +77,13 @@ pub(crate) fn posix() -> Arc<dyn Disk> {
 }
 
 pub(crate) fn open(disk: Arc<dyn Disk>, path: &Path, id: i32, now: Now) -> Shard {
-    let opened = Store::open(disk, &path.join(id.to_string()), StoreConfig::default(), now).unwrap();
-    Shard::new(opened.store, &opened.report, config(id), Rules::default(), 7, now)
+    open_with(disk, path, config(id), now)
+}
+
+pub(crate) fn open_with(disk: Arc<dyn Disk>, path: &Path, config: ShardConfig, now: Now) -> Shard {
+    let path = path.join(config.node.to_string());
+    let opened = Store::open(disk, &path, StoreConfig::default(), now).unwrap();
+    Shard::new(opened.store, &opened.report, config, Rules::default(), 7, now)
 }
 
 impl Cluster {
@@ -222,12 +229,17 @@ impl Cluster {
     }
 
     pub(crate) fn create_topic(&mut self, name: &str) {
+        self.create_topic_with(name, &[]);
+    }
+
+    pub(crate) fn create_topic_with(&mut self, name: &str, configs: &[(&str, &str)]) {
+        let config = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         let request = ControllerRequest::CreateTopic(NewTopic {
             name: name.to_owned(),
             partitions: Some(1),
             replication_factor: Some(3),
             assignment: None,
-            configs: BTreeMap::new(),
+            configs: configs.iter().map(config).collect(),
             timeout_ms: 1000,
             purpose: CreationPurpose::Create,
         });
@@ -246,8 +258,20 @@ impl Cluster {
     }
 
     pub(crate) fn produce(&mut self, name: &TopicPartition, value: &str) -> (ErrorCode, i64) {
+        self.produce_records(name, &[(None, Some(value))])
+    }
+
+    /// Keys and values, in one batch.
+    pub(crate) fn produce_records(
+        &mut self,
+        name: &TopicPartition,
+        records: &[(Option<&str>, Option<&str>)],
+    ) -> (ErrorCode, i64) {
         let mut builder = BatchBuilder::new(Compression::None);
-        builder.push(Some(self.now.wall), None, Some(value.as_bytes()), &[]).unwrap();
+        for (key, value) in records {
+            let (key, value) = (key.map(str::as_bytes), value.map(str::as_bytes));
+            builder.push(Some(self.now.wall), key, value, &[]).unwrap();
+        }
         let records = builder.finish().unwrap();
         let request = ProduceRequest {
             acks: -1,

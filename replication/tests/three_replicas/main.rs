@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where something is missing")]
 
 mod cluster;
+mod compaction;
 mod trouble;
 
 use std::collections::BTreeMap;

@@ -219,6 +219,8 @@ impl World {
             catch_up_bytes_per_turn: 64 << 10,
             high_watermark_interval: self.options.high_watermark_interval,
             retention_interval: Duration::from_secs(60),
+            compaction_interval: Duration::from_secs(15),
+            compaction_bytes_per_second: None,
             peer_timeout: Duration::from_millis(800),
         }
     }
