@@ -15,7 +15,9 @@ const LOSE_POWER: &str = "lose power";
 
 pub(crate) fn run(seed: Option<String>) -> ExitCode {
     let Some(seed) = seed.and_then(|text| text.parse().ok()) else {
-        eprintln!("highwater-soak medium SEED; then, on the standard input, '{LOSE_POWER}' whenever it is to");
+        eprintln!(
+            "highwater-soak medium SEED; then, on the standard input, '{LOSE_POWER}' whenever it is to"
+        );
         return ExitCode::from(2);
     };
     match lend(&mut Rng::with_seed(seed)) {
