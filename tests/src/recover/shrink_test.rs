@@ -14,11 +14,13 @@ fn a_play_that_fails_becomes_a_short_one_that_fails_alike() {
     let mut table = Vec::new();
     for rule in [Rule::EpochsFollowTruncation, Rule::NobodySeesAboveWritten, Rule::SyncOnlyAfterItsWrites] {
         let setting = Setting { rules: Rules::default().without(rule), ..Setting::default() };
-        let found = (0..500).find_map(|seed| {
+        let found = (0..500).filter_map(|seed| {
             let play = written_down(&mut Choices::seeded(seed), setting.clone());
             Some((play.lines.len(), shrink(&play)?))
         });
-        let (before, (mut play, violation)) = found.expect("a rule that is off is seen");
+        // Where the log has to be long for the fault to show, no short play shows it.
+        let shortest = found.take(3).min_by_key(|(_, (play, _))| play.lines.len());
+        let (before, (mut play, violation)) = shortest.expect("a rule that is off is seen");
         let seen = play.play_caught().is_err();
         play.setting.rules = Rules::default();
         table.push((
