@@ -419,6 +419,30 @@ fn a_round_that_is_interrupted_at_any_call_leaves_each_group_old_or_new() {
 
 /// A reader on its way keeps what it has, and goes on in what has taken its place.
 #[test]
+fn a_round_that_another_log_has_ended_leaves_nothing_that_takes_an_exchange_back() {
+    let disk = filled(10);
+    let (store, log) = opened(&disk);
+    // What is left of a round that had come farther than the next one does at first.
+    let left = Path::new(DATA).join("t-0/00000000000000000020.log.cleaned");
+    disk.open(&left, crate::disk::Open::Create).unwrap().write_all_at(b"half a batch", 0).unwrap();
+    piece(&store, &log, now(5), 1);
+    let names = disk.list(&Path::new(DATA).join("t-0")).unwrap();
+    assert!(names.iter().all(|entry| !entry.name.ends_with(".cleaned")), "{names:?}");
+}
+
+#[test]
+fn a_batch_that_says_another_offset_is_not_written_anew() {
+    let disk = filled(11);
+    let path = Path::new(DATA).join("t-0/00000000000000000000.log");
+    let file = disk.open(&path, crate::disk::Open::Write).unwrap();
+    // The last byte but three of the first batch's offset, which lies outside of its CRC.
+    file.write_all_at(&[1], 4).unwrap();
+    let (store, log) = opened(&disk);
+    let done = piece(&store, &log, now(5), u64::MAX);
+    assert!(matches!(done, JobDone::Failed { .. }), "{done:?}");
+}
+
+#[test]
 fn readers_go_on_over_the_exchange() {
     let disk = filled(9);
     let (store, log) = opened(&disk);

@@ -7,7 +7,7 @@ use super::CompactionRefusal;
 use crate::batch::BatchHeader;
 use crate::disk::{Disk, File, Open};
 use crate::index::ActiveIndex;
-use crate::log::Inner;
+use crate::log::{FileError, Inner};
 use crate::segment::{FileKind, file_path};
 use crate::units::Offset;
 
@@ -104,6 +104,19 @@ pub(super) fn remove_cleaned(log: &Inner, base: Offset) {
     for kind in FileKind::OF_A_SEGMENT {
         drop(log.shared.disk.remove_file(&named(&log.directory, base, kind, CLEANED)));
     }
+}
+
+/// Removes what a round that was given up, or a repair, has left. Recovery takes an exchange back in front of which something is being written,
+/// and that has to be something of the same round.
+pub(super) fn remove_left_behind(log: &Inner) -> Result<(), FileError> {
+    let disk = log.shared.disk.as_ref();
+    let fail = |error| log.failed("remove what a compaction left", log.directory.to_path_buf(), error);
+    let entries = disk.list(&log.directory).map_err(fail)?;
+    let left: Vec<_> = entries.into_iter().filter(|entry| entry.name.ends_with(CLEANED)).collect();
+    for entry in &left {
+        disk.remove_file(&log.directory.join(&entry.name)).map_err(fail)?;
+    }
+    if left.is_empty() { Ok(()) } else { disk.sync_directory(&log.directory).map_err(fail) }
 }
 
 fn write_synced(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! Reads the batches of a segment a piece at a time, each checked.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use super::{CompactionRefusal, JobError, unread};
 use crate::batch::{BatchView, StopReason, scan};
@@ -14,6 +14,8 @@ const PIECE_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Pieces {
     pub(super) position: u64,
+    /// Where the next batch may begin at the earliest, and where the segment's offsets end.
+    offsets: Range<Offset>,
     /// What the next piece has to hold.
     wanted: usize,
     buffer: Vec<u8>,
@@ -21,12 +23,13 @@ pub(super) struct Pieces {
 
 impl Pieces {
     pub(super) const fn new() -> Self {
-        Self { position: 0, wanted: PIECE_BYTES, buffer: Vec::new() }
+        Self { position: 0, offsets: Offset::ZERO..Offset::ZERO, wanted: PIECE_BYTES, buffer: Vec::new() }
     }
 
-    /// Goes to the batch that holds an offset, or to the end.
-    pub(super) fn go_to(&mut self, segment: &Segment, offset: Offset) -> Result<(), JobError> {
+    /// Goes to the batch that holds an offset, or to the end, of a segment whose offsets lie below `end`.
+    pub(super) fn go_to(&mut self, segment: &Segment, offset: Offset, end: Offset) -> Result<(), JobError> {
         self.wanted = PIECE_BYTES;
+        self.offsets = segment.base()..end;
         self.position = 0;
         if offset > segment.base() {
             let found = segment.find_unbroken(offset).map_err(|error| unread(segment, error))?;
@@ -57,6 +60,12 @@ impl Pieces {
         for found in scan(&self.buffer, from) {
             let stop = match found {
                 Ok((position, batch)) => {
+                    // No CRC covers a batch's offset, and recovery goes by the last one of what is written here.
+                    let (first, last) = (batch.header().base_offset, batch.header().last_offset());
+                    if first < self.offsets.start || last >= self.offsets.end {
+                        return Err(fail(WalkError::Damaged(position)));
+                    }
+                    self.offsets.start = last;
                     self.position = position + batch.bytes().len() as u64;
                     if let ControlFlow::Break(enough) = visit(position, &batch)? {
                         return Ok((count as u64, Some(enough)));

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use super::exchange::{Failed, exchange};
-use super::output::{Output, remove_cleaned};
+use super::output::{Output, remove_cleaned, remove_left_behind};
 use super::pieces::Pieces;
 use super::{CompactionRefusal, CompactionReport, JobError, Store};
 use crate::batch::{BatchHeader, BatchView};
@@ -76,6 +76,7 @@ impl Round {
         facts: &Facts,
         now: Now,
     ) -> Result<Self, JobError> {
+        remove_left_behind(log)?;
         let (view, config) = (log.view(), log.config());
         let sources: Vec<Source> = (facts.segments.iter().filter(|facts| facts.end <= plan.until))
             .filter_map(|facts| {
@@ -114,7 +115,7 @@ impl Round {
             },
         };
         if let Some(source) = first.and_then(|first| round.sources.get(first)) {
-            round.pieces.go_to(&source.segment, plan.first_dirty)?;
+            round.pieces.go_to(&source.segment, plan.first_dirty, source.facts.end)?;
         }
         Ok(round)
     }
@@ -200,7 +201,7 @@ impl Round {
             (0, None) => {
                 *number += 1;
                 if let Some(next) = self.sources.get(*number) {
-                    self.pieces.go_to(&next.segment, next.facts.base)?;
+                    self.pieces.go_to(&next.segment, next.facts.base, next.facts.end)?;
                 }
                 Ok(Some(0))
             }
@@ -238,7 +239,7 @@ impl Round {
     /// Below the log's start nothing counts, and a power loss may have left holes.
     fn go_to_source(&mut self, number: usize) -> Result<(), JobError> {
         let Some(source) = self.sources.get(number) else { return Ok(()) };
-        self.pieces.go_to(&source.segment, self.start.min(source.facts.end))
+        self.pieces.go_to(&source.segment, self.start.min(source.facts.end), source.facts.end)
     }
 
     /// Reads a piece and writes what stays of it; at the end of a group the segments are exchanged.
