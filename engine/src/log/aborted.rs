@@ -9,6 +9,7 @@
 //! grows no more; the rest is done by the stop. The mark then has the CRC of all of them, so that the next opening has nothing to look through.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 
 use super::committed::Effort;
@@ -153,12 +154,40 @@ impl Inner {
         };
         let (bytes, rewritten) = if let Some(bytes) = there.filter(fits) {
             (bytes, false)
+        } else if self.begins_behind_damage(view, number).map_err(|error| unread(path(), error))? {
+            return Ok(Settled::Damaged);
         } else {
             let written = self.shared.with_reserve(|| segment.write_aborted(known.aborted()));
             (written.map_err(|error| self.failed("write an index", path(), error))?, true)
         };
         self.writer().aborted.settle(segment.base(), &bytes);
         Ok(Settled::Sure { rewritten })
+    }
+
+    /// Whether what was open in front of a segment was read out of one with damage, which may hide a beginning or an end.
+    fn begins_behind_damage(&self, view: &View, number: usize) -> io::Result<bool> {
+        for (before, segment) in view.segments.iter().take(number + 1).enumerate().skip(1).rev() {
+            if self.snapshot_at(segment.base())?.is_some() {
+                return Ok(false);
+            }
+            if view.segments.get(before - 1).is_some_and(|before| before.damaged().is_some()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A segment was repaired: what was read out of it for those behind it is forgotten, up to one in front of which a snapshot lies.
+    pub(crate) fn doubt_aborted_behind(&self, repaired: &Arc<Segment>) {
+        let view = self.view();
+        for segment in view.segments.iter().filter(|segment| segment.base() > repaired.base()) {
+            if matches!(self.snapshot_at(segment.base()), Ok(Some(_))) {
+                break;
+            }
+            *segment.transactions() = None;
+            self.writer().aborted.change(segment.base());
+            self.list_unsure(segment);
+        }
     }
 
     /// What the stop does: all that this process has changed, and of what it found so no more than `bytes_max` bytes, which it takes off. What

@@ -154,7 +154,8 @@ impl Inner {
             if emptied {
                 segments.pop();
             } else {
-                let snapshot = Some((base, writer.producers.encode_snapshot()));
+                let producers = &writer.producers;
+                let snapshot = (!producers.lacks_something()).then(|| (base, producers.encode_snapshot()));
                 writer.unsealed.push_back(Unsealed { segment: Arc::clone(&old), snapshot });
             }
             segments.push(Arc::clone(&active.segment));

@@ -140,6 +140,20 @@ impl Inner {
         Ok(end)
     }
 
+    /// Makes the state of producers again, if damage has hidden some of it, now that the damage is repaired. Appends are refused meanwhile, as
+    /// during a cut. The caller holds `maintenance`.
+    pub(crate) fn recall_lost_producers(self: &Arc<Self>, now: Now) -> Result<(), CutError> {
+        if !self.writer().producers.lacks_something() {
+            return Ok(());
+        }
+        self.begin_cut()?;
+        let rebuilt = rebuild_producers(self, self.marks.accepted.get(), now.monotonic);
+        let done = rebuilt.map(|rebuilt| self.writer().producers = rebuilt.producers);
+        // Nothing was cut, whatever came of it.
+        self.end_cut(self.marks.generation(), true);
+        done
+    }
+
     /// Removes everything; the log goes on, empty, at `offset`.
     pub(crate) fn restart_at(
         self: &Arc<Self>,

@@ -186,6 +186,11 @@ impl Producers {
         self.lost_until = self.lost_until.max(Some(until));
     }
 
+    /// Whether something that is not known was lost to damage. A snapshot of the rest would make that certain, so none is written.
+    pub const fn lacks_something(&self) -> bool {
+        self.lost_until.is_some()
+    }
+
     /// Notes that the log now starts at `start`: what was lost below it no longer matters.
     pub fn note_start(&mut self, start: Offset) {
         self.lost_until = self.lost_until.filter(|until| *until > start);

@@ -219,6 +219,33 @@ fn a_marker_in_damage_takes_nothing_from_the_index() {
 }
 
 #[test]
+fn a_beginning_in_damage_takes_nothing_from_the_index_of_the_segment_behind_it() {
+    let (disk, aborted) = stopped();
+    let entries = disk.list(Path::new(LOG)).unwrap();
+    let files: Vec<(Offset, FileKind)> = entries.iter().filter_map(|it| parse_file_name(&it.name)).collect();
+    let of_kind = |kind| files.iter().filter(move |file| file.1 == kind).map(|file| file.0);
+    let bases: Vec<Offset> = of_kind(FileKind::Log).collect();
+    let segment_of = |offset: Offset| *bases.iter().filter(|base| **base <= offset).max().unwrap();
+    let spans = |one: &&AbortedTransaction| segment_of(one.first) != segment_of(one.marker);
+    let spanning = aborted.iter().find(spans).expect("one that ends in the segment behind");
+    // What was open in front of a segment is known from the batches alone.
+    for base in of_kind(FileKind::Snapshot) {
+        disk.remove_file(&file_path(Path::new(LOG), base, FileKind::Snapshot)).unwrap();
+    }
+    let path = file_path(Path::new(LOG), segment_of(spanning.first), FileKind::Log);
+    let bytes = disk.contents(&path).unwrap();
+    let begin = bytes.windows(8).position(|eight| eight == spanning.first.value().to_be_bytes()).unwrap();
+    disk.open(&path, Open::Write).unwrap().write_all_at(&[0x7f], begin as u64 + 8).unwrap();
+    disk.remove_file(&Path::new(DATA).join(".kafka_cleanshutdown")).unwrap();
+    let (store, log) = log_of(&disk);
+    run_due(&store);
+    assert_eq!(log.damaged().len(), 1);
+    assert_eq!(indexed(&disk), aborted);
+    store.close(serde_json::Map::new(), None).unwrap();
+    assert_eq!(indexed(&disk), aborted);
+}
+
+#[test]
 fn what_is_cut_or_deleted_is_not_in_the_index_at_the_stop() {
     let (disk, aborted) = stopped();
     let (store, log) = log_of(&disk);

@@ -141,10 +141,10 @@ impl Store {
         };
         let index_crc =
             self.shared().with_reserve(finish).map_err(|error| log.failed("close a log", path, error))?;
-        let snapshot = log.writer().producers.encode_snapshot();
+        let producers = log.writer().producers.clone();
         // Kafka never has one at offset 0, where there is nothing to say.
-        if end > crate::units::Offset::ZERO {
-            log.write_snapshot(end, &snapshot)?;
+        if end > crate::units::Offset::ZERO && !producers.lacks_something() {
+            log.write_snapshot(end, &producers.encode_snapshot())?;
         }
         log.marks.durable.raise(end);
         log.settle_all_aborted(unsure_bytes_max)?;

@@ -143,6 +143,7 @@ impl Store {
             DamagedRange { bytes, ..range }
         });
         self.show(&log, &segment, bytes, left.collect());
+        log.recall_lost_producers(now)?;
         // It is repaired, and only not for certain.
         indexed.map_err(|error| self.not_repaired(&beside, bytes, error))?;
         self.write_damage_note(&mut self.checkpoints())?;
@@ -205,6 +206,7 @@ impl Store {
             log.set_segments(segments);
         }
         log.list_unsure(&new);
+        log.doubt_aborted_behind(&new);
         log.set_damaged(&new, Some(bytes), left);
     }
 }

@@ -239,3 +239,44 @@ fn a_repair_that_is_interrupted_at_any_call_leaves_the_old_or_the_new() {
     println!("{old} times the old, {new} times the new, {failed} repairs failed");
     assert!(old > 50 && new > 50 && failed > 50);
 }
+
+#[test]
+fn what_damage_hid_of_producers_is_known_again_and_no_snapshot_made_its_loss_certain() {
+    let disk = SimulatedDisk::new(25);
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (store, _) = open_with(&shared, Path::new(DATA), super::StoreConfig::default());
+    let log = store.create_log(&name("t-0"), None, small_segments(700), now(0)).unwrap();
+    let permit = Permit::new(epoch(0));
+    for number in 0..20 {
+        log.append(permit, numbered(7, number * 2, 2), now(1)).unwrap();
+        turn(&store);
+    }
+    Job::Seal { log: log.id() }.run(&store);
+    drop(log);
+    store.close(serde_json::Map::new(), None).unwrap();
+    let whole = contents(&disk.fork(1));
+    zero_two_batches(&disk);
+    // Nobody knows of producers but the batches.
+    for entry in disk.list(&Path::new(DATA).join("t-0")).unwrap() {
+        if entry.name.ends_with(".snapshot") {
+            disk.remove_file(&Path::new(DATA).join("t-0").join(entry.name)).unwrap();
+        }
+    }
+    let (store, log) = opened(&disk).unwrap();
+    let (_, ranges) = read_beside(&store, &log, "damaged");
+    let [range] = ranges[..] else { panic!("{ranges:?}") };
+    assert!(log.append(permit, numbered(8, 2, 2), now(1)).is_err(), "what is known of it may be lost");
+    for _ in 0..12 {
+        log.append(permit, produced(&[b"somebody else".as_slice(); 3], 1), now(1)).unwrap();
+        turn(&store);
+    }
+    Job::Seal { log: log.id() }.run(&store);
+    let snapshots = disk.list(&Path::new(DATA).join("t-0")).unwrap();
+    assert!(snapshots.iter().all(|entry| !entry.name.ends_with(".snapshot")), "{snapshots:?}");
+
+    let done = repair(&log, range, batches_of(&whole, range)).run(&store);
+    assert!(matches!(&done, JobDone::Repaired { damaged, .. } if damaged.is_empty()), "{done:?}");
+    assert!(log.append(permit, numbered(7, 38, 2), now(1)).unwrap().duplicate);
+    assert!(!log.append(permit, numbered(7, 40, 2), now(1)).unwrap().duplicate);
+    assert!(log.append(permit, numbered(8, 2, 2), now(1)).is_ok(), "nothing is lost any more");
+}
