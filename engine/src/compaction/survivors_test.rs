@@ -96,13 +96,8 @@ fn told(bytes: &Bytes) -> Vec<Told> {
 
 #[test]
 fn the_newest_record_of_a_key_stays_with_its_offset_and_its_batch_with_its_place() {
-    for compression in [
-        Compression::None,
-        #[cfg(feature = "codecs")]
-        Compression::Gzip,
-        #[cfg(feature = "codecs")]
-        Compression::Lz4,
-    ] {
+    let all = [Compression::None, Compression::Gzip, Compression::Lz4];
+    for compression in all.into_iter().take(if cfg!(feature = "codecs") { all.len() } else { 1 }) {
         let producer = BatchBuilder::new(compression).producer(id(7), epoch(3), Sequence::new(9).unwrap());
         let three = [(Some("a"), Some("1")), (Some("b"), Some("2")), (Some("a"), Some("3"))];
         let log = [

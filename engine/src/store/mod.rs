@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod aborted_test;
 #[cfg(test)]
+#[cfg(feature = "codecs")]
 mod aborted_written_test;
 mod checkpoints;
 mod close;
