@@ -1,6 +1,7 @@
 """Kafka as the judge of what we write to disk, and we as the judge of what it writes."""
 
 import argparse
+import os
 import shutil
 import sys
 import tempfile
@@ -67,7 +68,8 @@ def main():
     say(f"everything is in {directory}")
     faults = []
     for part in options.part or PARTS:
-        found, seen = PARTS[part](options, directory)
+        os.makedirs(f"{directory}/{part}")
+        found, seen = PARTS[part](options, f"{directory}/{part}")
         faults += found
         say(f"{part}: {seen}; {'right' if not found else f'{len(found)} FAULTS'}")
     if faults:
