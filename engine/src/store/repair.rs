@@ -11,12 +11,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::compact::write_synced;
 use super::read_ahead::IdleHelpers;
 use super::scan::{Place, scan_segment};
 use super::{JobDone, JobError, Store};
 use crate::batch::ReplicatedBatches;
 use crate::checkpoint::Certainty;
-use crate::disk::{Disk, File, Open, is_full};
+use crate::disk::{File, Open, is_full};
 use crate::log::{Cleanup, FileError, Inner, LogId, lock, walk_failed};
 use crate::recovery::SegmentContext;
 use crate::segment::{AtDamage, DamagedRange, FileKind, Segment, Walk, file_path};
@@ -331,13 +332,6 @@ fn copy(from: &File, (start, end): (u64, u64), to: &File, at: u64) -> io::Result
         done += wanted as u64;
     }
     Ok(())
-}
-
-fn write_synced(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let file = disk.open(path, Open::Create)?;
-    file.set_size(0)?;
-    file.write_all_at(bytes, 0)?;
-    file.sync()
 }
 
 /// Old indexes away, and then the log exchanged: each for certain before the next.

@@ -16,6 +16,7 @@ mod round;
 
 use std::sync::Arc;
 
+pub(super) use self::output::write_synced;
 pub(super) use self::round::Round;
 use self::round::Stepped;
 use super::{JobDone, JobError, Store};

@@ -119,7 +119,8 @@ pub(super) fn remove_left_behind(log: &Inner) -> Result<(), FileError> {
     if left.is_empty() { Ok(()) } else { disk.sync_directory(&log.directory).map_err(fail) }
 }
 
-fn write_synced(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a small file, which is certain then; its name is not.
+pub(in crate::store) fn write_synced(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
     let file = disk.open(path, Open::Create)?;
     file.set_size(0)?;
     file.write_all_at(bytes, 0)?;
