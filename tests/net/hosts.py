@@ -17,20 +17,20 @@ SETTINGS = {
 
 
 class Hosts:
-    def __init__(self, binary, network, directory, data):
+    def __init__(self, binary, network, directory, data, settings=SETTINGS):
         self.binary, self.network, self.directory, self.data = binary, network, directory, data
+        self.sets = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         self.processes = {}
         self.addresses = {broker: f"{network.address(broker)}:9092" for broker in BROKERS}
         self.bootstrap = ",".join(self.addresses.values())
 
     def start(self, host):
         controller = f"{self.network.address('controller')}:9090"
-        sets = [part for key, value in SETTINGS.items() for part in ("--set", f"{key}={value}")]
         if host == "controller":
-            command = ["controller", "--listen", controller, "--data", f"{self.directory}/controller", "--brokers", "3", *sets]
+            command = ["controller", "--listen", controller, "--data", f"{self.directory}/controller", "--brokers", "3", *self.sets]
         else:
             listen = f"{self.network.address(host)}:9092"
-            command = ["serve", "--id", host[1:], "--listen", listen, "--data", self.data[host], "--controller", controller, "--brokers", "3", *sets]
+            command = ["serve", "--id", host[1:], "--listen", listen, "--data", self.data[host], "--controller", controller, "--brokers", "3", *self.sets]
         with open(f"{self.directory}/{host}.log", "ab") as log:
             self.processes[host] = subprocess.Popen(
                 self.network.command(host, self.binary, *command), stdout=log, stderr=log, stdin=subprocess.DEVNULL
@@ -39,7 +39,7 @@ class Hosts:
     def signal(self, host, which):
         self.processes[host].send_signal(which)
         if which == signal.SIGKILL:
-            self.processes[host].wait()
+            self.processes.pop(host).wait()
 
     def ended(self):
         """Processes that are not there although nobody ended them."""
@@ -94,10 +94,10 @@ class Hosts:
         return self.until(f"{broker} leaves an ISR", out, 60, [other])
 
     def stop(self):
-        """Everybody ends cleanly. Answers what is wrong with that."""
+        """Everybody ends cleanly, the controller last. Answers what is wrong with that."""
         faults = []
         for host in (*BROKERS, "controller"):
-            process = self.processes.get(host)
+            process = self.processes.pop(host, None)
             if process is None or process.poll() is not None:
                 continue
             process.send_signal(signal.SIGTERM)

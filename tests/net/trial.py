@@ -1,5 +1,8 @@
 """Everything that can happen between and to hosts, one thing after the other, while idempotent clients write with acks=all; then every
-acknowledged record has to be there, once and in order, on every replica."""
+acknowledged record has to be there, once and in order, on every replica.
+
+With --canary the opposite: all hosts lose their power at once, under a topic that counts what is only written. Then acknowledged records are
+gone, and the run fails unless its judge misses them and `status` shows the loss."""
 
 import argparse
 import os
@@ -29,6 +32,8 @@ TOPICS = {"written": "written", "synced": "fsync"}
 CODECS = ("none", "lz4")
 BYTES_A_SECOND = 200_000
 ROOM_MEGABYTES = 512
+# A power loss may happen to take nothing; with this seed it takes something from each of three media.
+CANARY_SEED = 2021040449
 
 
 def say(text):
@@ -68,9 +73,11 @@ class Trial:
         self.rooms = {}
         try:
             # One broker's disk can fill up; the others' can lose their power, and so can its own: it is in memory.
-            self.rooms["b1"] = Room(f"{directory}/room", ROOM_MEGABYTES)
-            self.rooms["b2"] = PowerLoss(options.soak, rng.randrange(1 << 32))
-            self.rooms["b3"] = PowerLoss(options.soak, rng.randrange(1 << 32))
+            if not options.canary:
+                self.rooms["b1"] = Room(f"{directory}/room", ROOM_MEGABYTES)
+            for broker in BROKERS:
+                if broker not in self.rooms:
+                    self.rooms[broker] = PowerLoss(options.soak, rng.randrange(1 << 32))
         except BaseException:
             self.close()
             raise
@@ -157,7 +164,7 @@ class Trial:
         say(what)
         for broker in BROKERS:
             self.hosts.signal(broker, signal.SIGKILL)
-        lost = [self.rooms[broker].lose_power() for broker in ("b2", "b3")]
+        lost = [room.lose_power() for room in self.rooms.values() if isinstance(room, PowerLoss)]
         for broker in self.rng.sample(BROKERS, len(BROKERS)):
             self.hosts.start(broker)
         return f"{what}: {'; '.join(lost)}"
@@ -212,9 +219,8 @@ def compare_logs(rooms, topics):
     return faults
 
 
-def carry_out(trial, writers, seconds):
-    """Answers what is wrong."""
-    hosts = trial.hosts
+def begin(hosts, writers):
+    """A cluster with its topics, and clients that write."""
     for host in ("controller", *BROKERS):
         hosts.start(host)
     hosts.until("three brokers", lambda status: sum(broker["alive"] for broker in status["brokers"]) == 3, 60)
@@ -223,6 +229,29 @@ def carry_out(trial, writers, seconds):
         hosts.ask("topics", "create", topic, *size, "--config", f"durability={durability}")
     for writer in writers:
         writer.start(hosts)
+
+
+def lose(trial, writers):
+    """What only `fsync` survives, under a topic that does not ask for it. Answers what is wrong: that nothing was missed."""
+    hosts = trial.hosts
+    begin(hosts, writers)
+    faults = [fault for writer in writers if (fault := writer.finish(300))]
+    trial.told.append(trial.all_without_power())
+    hosts.until_whole("written", PARTITIONS)
+    judged = read(hosts, "written", writers)
+    shown = [line for line in hosts.status("b1")["partitions"] if line.get("lost") or line.get("possibly_lost_from")]
+    trial.told += judged + [f"status: {line['topic']}-{line['partition']}: {line.get('lost')}" for line in shown]
+    if not any("LOST" in fault for fault in judged):
+        faults.append("records that were acknowledged are gone, and the judge has missed none")
+    if not shown:
+        faults.append("records that were acknowledged are gone, and status does not show it")
+    return faults + hosts.stop()
+
+
+def carry_out(trial, writers, seconds):
+    """Answers what is wrong."""
+    hosts = trial.hosts
+    begin(hosts, writers)
     faults = [] if trial.suffer(seconds) else ["the time was over before each kind of fault had come"]
     for writer in writers:
         if writer.topic == "written" and (fault := writer.finish(300)):
@@ -246,18 +275,19 @@ def main():
     parser.add_argument("--soak", required=True, help="highwater-soak, which has the file system that loses its power")
     parser.add_argument("--seconds", type=float, default=60, help="how long hosts suffer, at least")
     parser.add_argument("--seed", type=int, help="chooses what happens to whom, in which order; not when the kernel does what")
+    parser.add_argument("--canary", action="store_true", help="lose acknowledged records, which has to be noticed")
     parser.add_argument("--keep", action="store_true", help="keep the directory")
     options = parser.parse_args()
-    seed = random.randrange(1 << 32) if options.seed is None else options.seed
+    seed = options.seed if options.seed is not None else CANARY_SEED if options.canary else random.randrange(1 << 32)
     directory = tempfile.mkdtemp(prefix="highwater-net-")
     say(f"seed {seed}; everything is in {directory}")
     text = real_text()
-    writers = [
-        Writer(topic, number, options.seconds * 1.5, directory, text) for topic in TOPICS for number in range(len(CODECS))
-    ]
+    # Shorter than it takes until a log is synced in the background.
+    topics, writing = (["written"], 8) if options.canary else (TOPICS, options.seconds * 1.5)
+    writers = [Writer(topic, number, writing, directory, text) for topic in topics for number in range(len(CODECS))]
     trial = Trial(options, directory, random.Random(seed))
     try:
-        faults = carry_out(trial, writers, options.seconds)
+        faults = lose(trial, writers) if options.canary else carry_out(trial, writers, options.seconds)
     finally:
         for writer in writers:
             if writer.process and writer.process.poll() is None:
@@ -271,7 +301,10 @@ def main():
     if faults:
         print(f"\nFAILED with seed {seed}, {len(faults)} faults; everything is in {directory}", *faults[:50], sep="\n  ")
         return 1
-    print("\nEvery acknowledged record is there, once and in order, on every replica.")
+    if options.canary:
+        print("\nAcknowledged records were lost, the judge has missed them, and status shows it.")
+    else:
+        print("\nEvery acknowledged record is there, once and in order, on every replica.")
     if not options.keep:
         shutil.rmtree(directory)
     return 0
