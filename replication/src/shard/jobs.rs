@@ -86,6 +86,7 @@ impl Shard {
             JobDone::Failed { kind: JobKind::Compact, log, error } => {
                 self.on_not_compacted(now, log, &error.to_string());
             }
+            JobDone::Failed { kind: JobKind::DeleteLog, log: Some(log), .. } => self.on_not_deleted(now, log),
             JobDone::Failed { kind, log, error } => {
                 let key = log.and_then(|log| self.by_log.get(&log).copied());
                 self.on_job_failed(now, kind, key, &error.to_string());

@@ -85,7 +85,7 @@ pub struct Shard {
     /// Logs that could not be made, and when they are tried again.
     unmade: BTreeMap<TopicPartition, Monotonic>,
     /// Logs whose files are being removed.
-    deleting: BTreeMap<LogId, TopicPartition>,
+    deleting: BTreeMap<LogId, topics::Deleting>,
     followers: Followers,
     requests: requests::Requests,
     inbox: VecDeque<Event>,

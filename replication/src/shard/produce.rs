@@ -29,6 +29,11 @@ impl OpenProduce {
     pub(super) fn waits_at(&self, wait: WaitId) -> Option<ReplicaKey> {
         self.waits.iter().flatten().find(|(_, id)| *id == wait).map(|(key, _)| *key)
     }
+
+    /// What waits at this replica.
+    pub(super) fn waits_of(&self, key: ReplicaKey) -> impl Iterator<Item = WaitId> {
+        self.waits.iter().flatten().filter(move |(at, _)| *at == key).map(|(_, id)| *id)
+    }
 }
 
 /// What an append gave.
@@ -82,7 +87,11 @@ impl Shard {
         self.requests.open_produces.insert(slot, produce);
         for (id, wait) in begun {
             match wait {
-                Some((key, wait)) => self.step(now, key, Input::Wait(wait)),
+                Some((key, wait)) if self.replicas.contains_key(&key) => {
+                    self.step(now, key, Input::Wait(wait));
+                }
+                // It went when it was told of the append.
+                Some(_) => self.requests.produces.settle(id, Some(WaitOutcome::LeadershipChanged)),
                 None => self.requests.produces.settle(id, None),
             }
         }

@@ -42,6 +42,13 @@ impl Requests {
         }
     }
 
+    /// A replica is gone, and nobody else settles what producers wait for there.
+    pub(super) fn end_waits_at(&mut self, key: ReplicaKey) {
+        for wait in self.open_produces.values().flat_map(|produce| produce.waits_of(key)) {
+            self.produces.settle(wait, Some(WaitOutcome::LeadershipChanged));
+        }
+    }
+
     pub(super) fn begin_turn(&mut self, now: Monotonic, catch_up_bytes: usize) {
         self.catch_up_bytes_left = catch_up_bytes;
         self.fetches.expire(now);

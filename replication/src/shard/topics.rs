@@ -5,7 +5,7 @@ use std::time::Duration;
 use highwater_engine::batch::{BatchLimits, KeyRule, TimestampRule};
 use highwater_engine::log::{Cleanup, Log, LogConfig, LogId, TimestampSource};
 use highwater_engine::store::{CreateLogError, Job};
-use highwater_engine::units::{Now, Offset, TopicId, TopicPartition};
+use highwater_engine::units::{Monotonic, Now, Offset, TopicId, TopicPartition};
 
 use super::event::{News, Out};
 use super::registration::ViewIs;
@@ -14,8 +14,16 @@ use super::{ReplicaKey, Shard};
 use crate::controller::{ControllerReply, ViewChange};
 use crate::partition::{Assignment, Input, Partition};
 
-/// Before a log that could not be made is tried again.
+/// Before a log that could not be made, or removed, is tried again.
 const MAKE_AGAIN: Duration = Duration::from_secs(1);
+
+/// A log whose files are being removed.
+#[derive(Debug)]
+pub(super) struct Deleting {
+    name: TopicPartition,
+    /// When it is tried again; `None` while the job runs.
+    pub(super) again_at: Option<Monotonic>,
+}
 
 impl Shard {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the other replies are not about the view")]
@@ -60,22 +68,21 @@ impl Shard {
             return Some(*key);
         }
         let id = assignment.topic_id;
-        if self.deleting.values().any(|deleting| deleting == name) {
+        if self.deleting.values().any(|deleting| deleting.name == *name) {
             return None;
         }
-        let log = self.store.log(name);
-        if log.as_ref().is_some_and(|log| log.topic_id().is_some_and(|found| found != id)) {
-            // A topic of this name was deleted and made again while this node was away (S55).
+        let config = self.log_config(name.topic());
+        let found = match self.store.log(name) {
+            Some(log) => Ok(log),
+            None => self.make_or_open(now, name, id, config.clone()),
+        };
+        if found.as_ref().is_ok_and(|log| log.topic_id().is_some_and(|found| found != id)) {
+            // A topic of this name was deleted and made again while this node was away, or could not open the log (S55).
             self.known.forget(name);
             self.delete_log(name);
             return None;
         }
-        let config = self.log_config(name.topic());
-        let log = match log {
-            Some(log) => self.adopt(&log, id, config).map(|()| log),
-            None => self.make_or_open(now, name, id, config),
-        };
-        let log = match log {
+        let log = match found.and_then(|log| self.adopt(&log, id, config).map(|()| log)) {
             Ok(log) => log,
             Err(why) => {
                 self.out.push(Out::News(News::LogFailed { name: name.clone(), why }));
@@ -95,7 +102,7 @@ impl Shard {
         id: TopicId,
         config: LogConfig,
     ) -> Result<Log, String> {
-        match self.store.create_log(name, Some(id), config.clone(), now) {
+        match self.store.create_log(name, Some(id), config, now) {
             Ok(log) => return Ok(log),
             Err(CreateLogError::LeftAlone { .. }) => {}
             Err(error) => return Err(error.to_string()),
@@ -106,10 +113,10 @@ impl Shard {
         };
         self.out.push(Out::News(News::LogReopened { name: name.clone(), end: report.end }));
         self.known.reopened(report);
-        self.adopt(&log, id, config).map(|()| log)
+        Ok(log)
     }
 
-    /// A log that was found is this topic's.
+    /// A log that was found, and that says no other topic, is this topic's.
     fn adopt(&self, log: &Log, id: TopicId, config: LogConfig) -> Result<(), String> {
         if log.topic_id().is_none() {
             // At the next registration it would count as missing.
@@ -155,15 +162,33 @@ impl Shard {
     fn delete_log(&mut self, name: &TopicPartition) {
         let Some(job) = self.store.delete_log(name) else { return };
         if let Job::DeleteLog { log } = &job {
-            self.deleting.insert(*log, name.clone());
+            self.deleting.insert(*log, Deleting { name: name.clone(), again_at: None });
         }
         self.out.push(Out::Job(job));
     }
 
     /// A name is free: if the cluster has a topic of that name by now, its replica is made.
     pub(super) fn on_deleted(&mut self, now: Now, log: LogId) {
-        if let Some(name) = self.deleting.remove(&log) {
-            self.make_replica(now, &name);
+        if let Some(deleting) = self.deleting.remove(&log) {
+            self.make_replica(now, &deleting.name);
+        }
+    }
+
+    /// A log could not be removed, for want of room perhaps: until it is, its name is not free.
+    pub(super) fn on_not_deleted(&mut self, now: Now, log: LogId) {
+        if let Some(deleting) = self.deleting.get_mut(&log)
+            && self.store.failure().is_none()
+        {
+            deleting.again_at = Some(now.monotonic.after(MAKE_AGAIN));
+        }
+    }
+
+    /// Logs that could not be removed are tried again.
+    pub(super) fn delete_again(&mut self, now: Now) {
+        for (log, deleting) in &mut self.deleting {
+            if deleting.again_at.take_if(|at| *at <= now.monotonic).is_some() {
+                self.out.push(Out::Job(Job::DeleteLog { log: *log }));
+            }
         }
     }
 
@@ -191,10 +216,12 @@ impl Shard {
         }
     }
 
-    /// Forgets a replica; what waits at it is looked at again and finds nothing.
+    /// Forgets a replica. What waits at it is answered: Fetches are looked at again and find nothing, producers are sent to look for the
+    /// leader, because the machine that would have told them, and its deadlines, go.
     pub(super) fn take_offline(&mut self, key: ReplicaKey) {
         self.stop_fetching(key);
         self.requests.fetches.changed(&key);
+        self.requests.end_waits_at(key);
         self.mending.forget(key);
         self.repairs.forget(key);
         let Some(replica) = self.replicas.remove(&key) else { return };

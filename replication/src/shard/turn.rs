@@ -14,6 +14,7 @@ impl Shard {
         self.requests.begin_turn(now.monotonic, self.config.catch_up_bytes_per_turn);
         self.fire_timers(now);
         self.make_again(now);
+        self.delete_again(now);
         loop {
             while let Some(event) = self.inbox.pop_front() {
                 self.on_event(now, event);
@@ -47,6 +48,7 @@ impl Shard {
             Some(self.due.next_deadline()),
             self.compacting.next_deadline(),
             self.unmade.values().min().copied(),
+            self.deleting.values().filter_map(|deleting| deleting.again_at).min(),
             self.mending.next_deadline(),
         ]
         .into_iter()

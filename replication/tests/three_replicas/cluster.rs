@@ -19,8 +19,9 @@ use highwater_replication::controller::{
 use highwater_replication::partition::PartitionConfig;
 use highwater_replication::pending::{ConnectionId, Slot};
 use highwater_replication::shard::{AskId, ControllerCallId, Event, Lane, Out, Shard, ShardConfig};
+use highwater_replication::wire::fetch::FetchResponse;
 use highwater_replication::wire::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
-use highwater_replication::wire::{self, ErrorCode, RequestHeader, Response};
+use highwater_replication::wire::{self, ApiKey, ErrorCode, Request, RequestHeader, Response};
 
 pub(crate) struct Cluster {
     pub(crate) now: Now,
@@ -42,6 +43,8 @@ pub(crate) struct Cluster {
     pub(crate) checkpoints_written: usize,
     /// So many resignations do not reach the controller.
     pub(crate) resignations_lost: usize,
+    /// What every Fetch is refused with.
+    pub(crate) fetches_refused: Option<ErrorCode>,
 }
 
 pub(crate) fn node(id: i32) -> NodeId {
@@ -121,6 +124,7 @@ impl Cluster {
             checkpoints_refused: 0,
             checkpoints_written: 0,
             resignations_lost: 0,
+            fetches_refused: None,
         }
     }
 
@@ -167,6 +171,13 @@ impl Cluster {
         if !self.shards.contains_key(&lane.leader) {
             self.shards.get_mut(&from).unwrap().tell(Event::PeerDown { lane });
             return;
+        }
+        if let Some(error_code) = self.fetches_refused {
+            let (header, _) = wire::decode_request(frame).unwrap();
+            let response = FetchResponse { error_code, ..Default::default() };
+            let parts = wire::encode_response(header.version, header.correlation_id, &response.into());
+            let frame = Bytes::from(parts.unwrap().concat()).slice(4..);
+            return self.shards.get_mut(&from).unwrap().tell(Event::PeerFrame { lane, frame });
         }
         let next = ConnectionId(1000 + self.lanes.len() as u64);
         let connection = *self.lanes.entry((from, lane)).or_insert(next);
@@ -267,6 +278,17 @@ impl Cluster {
         name: &TopicPartition,
         records: &[(Option<&str>, Option<&str>)],
     ) -> (ErrorCode, i64) {
+        let slot = self.send_produce(name, records);
+        self.run(3000);
+        self.produced(slot).expect("an answer")
+    }
+
+    /// A Produce that wants to be acknowledged by all within two seconds goes to the leader.
+    pub(crate) fn send_produce(
+        &mut self,
+        name: &TopicPartition,
+        records: &[(Option<&str>, Option<&str>)],
+    ) -> Slot {
         let mut builder = BatchBuilder::new(Compression::None);
         for (key, value) in records {
             let (key, value) = (key.map(str::as_bytes), value.map(str::as_bytes));
@@ -286,19 +308,31 @@ impl Cluster {
             }],
             ..Default::default()
         };
-        let header =
-            RequestHeader { api: wire::ApiKey::Produce, version: 9, correlation_id: 1, client_id: None };
-        let parts = wire::encode_request(&header, &request.into()).unwrap();
+        self.send(self.leader(name), 9, &request.into())
+    }
+
+    /// A request of a client's goes to a broker.
+    pub(crate) fn send(&mut self, to: NodeId, version: i16, request: &Request) -> Slot {
+        let header = RequestHeader { api: request.api(), version, correlation_id: 1, client_id: None };
+        let parts = wire::encode_request(&header, request).unwrap();
         let frame = Bytes::from(parts.concat()).slice(4..);
         let slot = Slot { connection: ConnectionId(1), number: self.next_slot };
         self.next_slot += 1;
-        let leader = self.leader(name);
-        self.shards.get_mut(&leader).unwrap().tell(Event::Frame { slot, frame });
-        self.run(3000);
-        let frame = self.answers.remove(&slot).expect("an answer");
-        let (_, response) = wire::decode_response(wire::ApiKey::Produce, 9, frame).unwrap();
+        self.shards.get_mut(&to).unwrap().tell(Event::Frame { slot, frame });
+        slot
+    }
+
+    /// What a Produce was answered, if it was.
+    pub(crate) fn produced(&mut self, slot: Slot) -> Option<(ErrorCode, i64)> {
+        let response = self.answered(slot, ApiKey::Produce, 9)?;
         let Response::Produce(response) = response else { panic!("{response:?}") };
         let part = &response.responses[0].partition_responses[0];
-        (part.error_code, part.base_offset)
+        Some((part.error_code, part.base_offset))
+    }
+
+    /// What a request was answered, if it was.
+    pub(crate) fn answered(&mut self, slot: Slot, api: ApiKey, version: i16) -> Option<Response> {
+        let frame = self.answers.remove(&slot)?;
+        Some(wire::decode_response(api, version, frame).unwrap().1)
     }
 }

@@ -4,6 +4,7 @@
 
 mod cluster;
 mod compaction;
+mod deletion;
 mod trouble;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use highwater_engine::batch::{
 use highwater_engine::disk::SimulatedDisk;
 use highwater_engine::disk::simulated::Fault;
 use highwater_engine::units::{Offset, ProducerEpoch, ProducerId, Sequence, TopicPartition};
-use highwater_replication::controller::{self, ControllerReply, ControllerRequest};
+use highwater_replication::controller;
 use highwater_replication::wire::ErrorCode;
 
 use cluster::{Cluster, open, posix};
@@ -95,28 +96,6 @@ fn a_log_that_a_failed_write_closed_is_opened_again_by_the_same_process_and_catc
             assert_eq!(shard.store().log(&name).unwrap().written().value(), offset + 1);
         }
     }
-}
-
-#[test]
-fn followers_of_a_deleted_topic_do_not_fetch_it_on_and_on() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut cluster = Cluster::new(directory.path());
-    cluster.run(50);
-    // Each broker leads one that is deleted and one that stays, so that all connections and their sessions stay.
-    for name in ["a", "b", "c", "d", "e", "f"] {
-        cluster.create_topic(name);
-    }
-    cluster.run(1500);
-    for name in ["a", "b", "c"] {
-        let reply = cluster.ask(ControllerRequest::DeleteTopic { name: name.to_owned() });
-        assert!(matches!(reply, Some(ControllerReply::TopicDeleted { outcome: Ok(_), .. })), "{reply:?}");
-    }
-    cluster.run(1500);
-    let before = cluster.requests_sent;
-    cluster.run(5000);
-    // Six pairs of a follower and a leader, each with one Fetch in half a second.
-    let sent = cluster.requests_sent - before;
-    assert!((50..=70).contains(&sent), "{sent} Fetches in 5 s");
 }
 
 #[test]

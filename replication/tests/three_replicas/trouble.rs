@@ -1,13 +1,13 @@
 //! Trouble with one disk of three: no room, a directory that fails, a log that cannot be read. The others serve, and it comes back by itself.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use highwater_engine::disk::SimulatedDisk;
 use highwater_engine::disk::simulated::Fault;
 use highwater_engine::units::{NodeId, TopicPartition};
-use highwater_replication::controller;
+use highwater_replication::controller::{self, ControllerReply, ControllerRequest};
 use highwater_replication::wire::ErrorCode;
 
 use super::cluster::{Cluster, open};
@@ -78,6 +78,50 @@ fn a_directory_that_fails_takes_its_replicas_offline_and_the_others_serve() {
     }
 }
 
+/// A follower of topic "a" begins again, and its log of that topic cannot be read until the path that is returned is.
+fn begin_again_without_a(
+    cluster: &mut Cluster,
+    disks: &mut BTreeMap<i32, SimulatedDisk>,
+    path: &Path,
+) -> (NodeId, PathBuf) {
+    let leader = cluster.leader(&name("a"));
+    let bad = *cluster.shards.keys().rev().find(|id| **id != leader).unwrap();
+    drop(cluster.shards.remove(&bad));
+    cluster.controller.tell(controller::Input::ProcessEnded { node: bad, process: None });
+    cluster.run(50);
+    assert_eq!(cluster.produce(&name("a"), "without it"), (ErrorCode::None, 1), "{:#?}", cluster.log);
+    let disk = disks[&bad.value()].crash_kill(&mut fastrand::Rng::with_seed(1));
+    let log = path.join(bad.to_string()).join("a-0").join(format!("{:020}.log", 0));
+    disk.fail_below(&log, Some(Fault::Io));
+    disks.insert(bad.value(), disk.clone());
+    cluster.lanes.clear();
+    let now = cluster.now;
+    cluster.shards.insert(bad, open(Arc::new(disk), path, bad.value(), now));
+    cluster.run(3000);
+    let left_alone = cluster.shards[&bad].store().left_alone();
+    assert_eq!(left_alone.len(), 1, "{left_alone:?} {:#?}", cluster.log);
+    (bad, log)
+}
+
+#[test]
+fn a_log_that_is_opened_late_is_not_taken_for_one_of_another_topic() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut cluster, mut disks) = cluster_with(&["a"], directory.path());
+    assert_eq!(cluster.produce(&name("a"), "before"), (ErrorCode::None, 0), "{:#?}", cluster.log);
+    let (bad, log) = begin_again_without_a(&mut cluster, &mut disks, directory.path());
+    let delete = ControllerRequest::DeleteTopic { name: "a".to_owned() };
+    assert!(matches!(cluster.ask(delete), Some(ControllerReply::TopicDeleted { outcome: Ok(_), .. })));
+    cluster.create_topic("a");
+    cluster.run(1500);
+    disks[&bad.value()].fail_below(&log, None);
+    cluster.run(5000);
+    let id = cluster.controller.state().topics["a"].id;
+    let log = cluster.shards[&bad].store().log(&name("a")).expect("a replica of the new topic");
+    assert_eq!((log.topic_id(), log.written().value()), (Some(id), 0), "{:#?}", cluster.log);
+    assert_eq!(isr(&cluster, "a").len(), 3, "{:#?}", cluster.log);
+    assert_eq!(cluster.produce(&name("a"), "after"), (ErrorCode::None, 0), "{:#?}", cluster.log);
+}
+
 #[test]
 fn a_log_that_cannot_be_read_at_the_start_counts_as_failed_and_comes_back() {
     let directory = tempfile::tempdir().unwrap();
@@ -85,28 +129,14 @@ fn a_log_that_cannot_be_read_at_the_start_counts_as_failed_and_comes_back() {
     for topic in ["a", "b"] {
         assert_eq!(cluster.produce(&name(topic), "before"), (ErrorCode::None, 0), "{:#?}", cluster.log);
     }
-    let leader = cluster.leader(&name("a"));
-    let bad = *cluster.shards.keys().find(|id| **id != leader).unwrap();
-    drop(cluster.shards.remove(&bad));
-    cluster.controller.tell(controller::Input::ProcessEnded { node: bad, process: None });
-    cluster.run(50);
-    assert_eq!(cluster.produce(&name("a"), "without it"), (ErrorCode::None, 1), "{:#?}", cluster.log);
-
-    let disk = disks[&bad.value()].crash_kill(&mut fastrand::Rng::with_seed(1));
-    let log = directory.path().join(bad.to_string()).join("a-0").join(format!("{:020}.log", 0));
-    disk.fail_below(&log, Some(Fault::Io));
-    disks.insert(bad.value(), disk.clone());
-    cluster.lanes.clear();
-    let now = cluster.now;
-    cluster.shards.insert(bad, open(Arc::new(disk.clone()), directory.path(), bad.value(), now));
-    cluster.run(3000);
+    let (bad, log) = begin_again_without_a(&mut cluster, &mut disks, directory.path());
     let store = cluster.shards[&bad].store().clone();
     let left_alone: Vec<_> = store.left_alone().into_iter().map(|(name, _)| name).collect();
     assert_eq!(left_alone, [name("a")], "{:#?}", cluster.log);
     assert!(!isr(&cluster, "a").contains(&bad) && isr(&cluster, "b").contains(&bad), "{:#?}", cluster.log);
     assert_eq!(cluster.produce(&name("a"), "beside it"), (ErrorCode::None, 2), "{:#?}", cluster.log);
 
-    disk.fail_below(&log, None);
+    disks[&bad.value()].fail_below(&log, None);
     cluster.run(5000);
     assert!(store.left_alone().is_empty() && isr(&cluster, "a").contains(&bad), "{:#?}", cluster.log);
     assert_eq!(store.log(&name("a")).unwrap().written().value(), 3);
