@@ -31,6 +31,13 @@ pub struct ParkedFetch<P> {
     pub parts: Vec<FetchPart<P>>,
 }
 
+impl<P> ParkedFetch<P> {
+    /// How many of its parts [`FetchLimits`] count.
+    fn counted(&self) -> usize {
+        self.parts.iter().filter(|part| part.ceiling == Ceiling::HighWatermark).count()
+    }
+}
+
 /// What a Fetch wants of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchPart<P> {
@@ -63,7 +70,8 @@ pub enum FetchReady<P> {
 /// The bounds of what is parked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchLimits {
-    /// How many parts the parked Fetches of one connection may have together.
+    /// How many parts the parked Fetches of consumers may have together on one connection. A follower's are not counted: one is parked only if
+    /// it has proved to be what it says, one for each connection, and the cluster's limit bounds what it follows.
     pub parts_per_connection_max: usize,
 }
 
@@ -110,8 +118,8 @@ impl<P: Ord + Clone> Fetches<P> {
     /// Parks a Fetch.
     pub fn park(&mut self, fetch: ParkedFetch<P>) -> Result<(), TooManyParts> {
         let connection = fetch.slot.connection;
-        let held: usize = self.of(connection).map(|(_, parked)| parked.parts.len()).sum();
-        let parts = held.saturating_add(fetch.parts.len());
+        let held: usize = self.of(connection).map(|(_, parked)| parked.counted()).sum();
+        let parts = held.saturating_add(fetch.counted());
         if parts > self.limits.parts_per_connection_max {
             return Err(TooManyParts { connection, parts });
         }
@@ -324,11 +332,14 @@ mod tests {
     #[test]
     fn parked_parts_are_bounded_and_go_with_their_connection() {
         let mut fetches = Fetches::new(FetchLimits { parts_per_connection_max: 2 });
-        fetches.park(fetch(slot(1, 0), 1, Ceiling::Written, &[("p", 0), ("q", 0)])).unwrap();
-        let refused = fetches.park(fetch(slot(1, 1), 1, Ceiling::Written, &[("r", 0)]));
+        let consumer = |number, parts| fetch(slot(1, number), 1, Ceiling::HighWatermark, parts);
+        fetches.park(consumer(0, &[("p", 0), ("q", 0)])).unwrap();
+        let refused = fetches.park(consumer(1, &[("r", 0)]));
         assert_eq!(refused, Err(TooManyParts { connection: ConnectionId(1), parts: 3 }));
-        fetches.raised(&"p", Ceiling::Written, at(1));
+        fetches.raised(&"p", Ceiling::HighWatermark, at(1));
         fetches.disconnect(ConnectionId(1));
+        fetches.park(fetch(slot(2, 0), 1, Ceiling::Written, &[("p", 0), ("q", 0), ("r", 0)])).unwrap();
+        fetches.disconnect(ConnectionId(2));
         assert_eq!(fetches.take_ready(), []);
         assert!(fetches.interests.is_empty() && fetches.deadlines.is_empty() && fetches.parked.is_empty());
     }

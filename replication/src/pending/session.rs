@@ -1,6 +1,7 @@
 //! Incremental fetch sessions (KIP-227): a follower's Fetch names only what changed, and so does its answer.
 //!
-//! Only followers have sessions; a client is always told session 0, which means "none", and sends all it wants each time.
+//! Only followers have sessions; a client is always told session 0, which means "none", and sends all it wants each time. So does a
+//! follower for which there is no room.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -75,20 +76,14 @@ pub enum SessionError {
         /// What came.
         found: i32,
     },
-    /// More partitions than a session may remember.
-    #[error("{parts} partitions are more than a fetch session may name")]
-    TooManyParts {
-        /// How many.
-        parts: usize,
-    },
 }
 
 /// What an answer says of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartAnswer {
-    /// The high watermark.
+    /// The high watermark, unless it is one that the follower does not take.
     pub high_watermark: Option<Offset>,
-    /// The log's start.
+    /// The log's start, on the same condition.
     pub log_start: Option<Offset>,
     /// Whether there are records, an error or a divergence: what is said whether it changed or not.
     pub news: bool,
@@ -99,7 +94,7 @@ pub struct PartAnswer {
 pub struct SessionLimits {
     /// How many sessions there are at most.
     pub sessions_max: usize,
-    /// How many partitions one remembers at most.
+    /// How many partitions all of them together remember at most, each of about 200 bytes.
     pub parts_max: usize,
     /// After how long without a Fetch a session may give way to another.
     pub idle_max: Duration,
@@ -107,7 +102,7 @@ pub struct SessionLimits {
 
 impl Default for SessionLimits {
     fn default() -> Self {
-        Self { sessions_max: 1_000, parts_max: 10_000, idle_max: Duration::from_secs(120) }
+        Self { sessions_max: 1_000, parts_max: 500_000, idle_max: Duration::from_secs(120) }
     }
 }
 
@@ -140,8 +135,8 @@ impl<P: Ord + Clone> FetchSessions<P> {
         Self { limits, sessions: BTreeMap::new() }
     }
 
-    /// Applies a Fetch to its session, or begins one for a follower. `chance` gives ids, so that a session of an earlier process is not
-    /// taken for one of this.
+    /// Applies a Fetch to its session, or begins one for a follower; `follower` is `None` also for one that only says that it is one.
+    /// `chance` gives ids, so that a session of an earlier process is not taken for one of this.
     pub fn open(
         &mut self,
         now: Monotonic,
@@ -149,10 +144,6 @@ impl<P: Ord + Clone> FetchSessions<P> {
         fetch: SessionFetch<P>,
         chance: &mut fastrand::Rng,
     ) -> Result<OpenedSession<P>, SessionError> {
-        let parts = fetch.parts.len();
-        if parts > self.limits.parts_max {
-            return Err(SessionError::TooManyParts { parts });
-        }
         match (follower, fetch.epoch) {
             (Some(follower), 0) => {
                 self.close(fetch.id, follower);
@@ -197,7 +188,7 @@ impl<P: Ord + Clone> FetchSessions<P> {
         parts: Vec<(P, PartRequest)>,
         chance: &mut fastrand::Rng,
     ) -> OpenedSession<P> {
-        let id = if self.make_room(now) { self.fresh_id(chance) } else { 0 };
+        let id = if self.make_room(now, 1, parts.len()) { self.fresh_id(chance) } else { 0 };
         if id != 0 {
             let remember = |(partition, request): &(P, PartRequest)| {
                 (partition.clone(), Remembered { request: *request, said: None })
@@ -224,28 +215,34 @@ impl<P: Ord + Clone> FetchSessions<P> {
             session.parts.remove(partition);
         }
         for (partition, request) in fetch.parts {
-            let said = session.parts.get(&partition).and_then(|remembered| remembered.said);
+            // Of what was said in another epoch, the follower may have taken nothing.
+            let same_epoch = |kept: &&Remembered| kept.request.current_epoch == request.current_epoch;
+            let said = session.parts.get(&partition).filter(same_epoch).and_then(|kept| kept.said);
             session.parts.insert(partition, Remembered { request, said });
-        }
-        let parts = session.parts.len();
-        if parts > self.limits.parts_max {
-            self.sessions.remove(&id);
-            return Err(SessionError::TooManyParts { parts });
         }
         session.next_epoch = next_epoch(session.next_epoch);
         session.last_used = now;
         let parts = session.parts.iter().map(|(partition, kept)| (partition.clone(), kept.request)).collect();
-        Ok(OpenedSession { id, parts, answering: Answering::Incremental })
+        if self.make_room(now, 0, 0) {
+            return Ok(OpenedSession { id, parts, answering: Answering::Incremental });
+        }
+        self.sessions.remove(&id);
+        Ok(OpenedSession { id: 0, parts, answering: Answering::Full })
     }
 
-    /// Makes room for one more session, at the cost of the one that was idle for longest, if it was for long enough.
-    fn make_room(&mut self, now: Monotonic) -> bool {
-        if self.sessions.len() < self.limits.sessions_max {
-            return true;
+    /// Makes room for so many more sessions and parts, at the cost of the sessions that were idle for longest, if it was for long enough.
+    fn make_room(&mut self, now: Monotonic, sessions: usize, parts: usize) -> bool {
+        loop {
+            let remembered: usize = self.sessions.values().map(|session| session.parts.len()).sum();
+            let sessions_fit = self.sessions.len().saturating_add(sessions) <= self.limits.sessions_max;
+            if sessions_fit && remembered.saturating_add(parts) <= self.limits.parts_max {
+                return true;
+            }
+            let oldest = self.sessions.iter().min_by_key(|(id, session)| (session.last_used, **id));
+            let idle = oldest.filter(|(_, session)| now.since(session.last_used) > self.limits.idle_max);
+            let Some(id) = idle.map(|(id, _)| *id) else { return false };
+            self.sessions.remove(&id);
         }
-        let oldest = self.sessions.iter().min_by_key(|(id, session)| (session.last_used, **id));
-        let idle = oldest.filter(|(_, session)| now.since(session.last_used) > self.limits.idle_max);
-        idle.map(|(id, _)| *id).is_some_and(|id| self.sessions.remove(&id).is_some())
     }
 
     fn fresh_id(&self, chance: &mut fastrand::Rng) -> i32 {
@@ -431,6 +428,37 @@ mod tests {
     }
 
     #[test]
+    fn what_was_said_in_another_epoch_is_said_again() {
+        let mut pair = Pair::new(SessionLimits::default());
+        let (_, opened) = pair.round(&[("p", 0)]);
+        let answer = PartAnswer { high_watermark: Offset::new(2), log_start: None, news: false };
+        assert!(pair.leader.must_say(opened.id, &"p", answer));
+        let mut later = wanted(&[("p", 0)]);
+        later.insert("p", PartRequest { current_epoch: LeaderEpoch::new(4), ..request(0) });
+        let fetch = pair.follower.next(&later);
+        pair.leader.open(ms(2), NodeId::new(2), fetch, &mut pair.chance).unwrap();
+        assert!(pair.leader.must_say(opened.id, &"p", answer));
+        assert!(!pair.leader.must_say(opened.id, &"p", answer));
+    }
+
+    #[test]
+    fn a_follower_of_more_than_sessions_remember_has_none_and_is_answered_in_full() {
+        let limits = SessionLimits { sessions_max: 9, parts_max: 2, idle_max: Duration::from_secs(120) };
+        let mut pair = Pair::new(limits);
+        let (_, first) = pair.round(&[("p", 0), ("q", 0)]);
+        assert_eq!((first.id != 0, first.answering), (true, Answering::Full));
+        let all = [("p", 0), ("q", 0), ("r", 0)];
+        let (_, grown) = pair.round(&all);
+        assert_eq!((grown.id, grown.parts.len(), grown.answering), (0, 3, Answering::Full));
+        assert_eq!(pair.leader.count(), 0, "nothing is kept of it");
+        pair.follower.failed();
+        let (fetch, again) = pair.round(&all);
+        assert_eq!((fetch.epoch, again.id, again.parts.len()), (0, 0, 3));
+        let (fetch, _) = pair.round(&all);
+        assert_eq!((fetch.epoch, fetch.parts.len()), (0, 3), "it names everything each time");
+    }
+
+    #[test]
     fn sessions_are_bounded_and_idle_ones_give_way() {
         let limits = SessionLimits { sessions_max: 1, parts_max: 2, idle_max: Duration::from_secs(120) };
         let mut pair = Pair::new(limits);
@@ -442,8 +470,5 @@ mod tests {
         assert_eq!(other(120_001), 0, "no session, but an answer");
         let second = other(120_002);
         assert!(second != 0 && second != first.id);
-        let too_many = FollowerSession::default().next(&wanted(&[("p", 0), ("q", 0), ("r", 0)]));
-        let refused = pair.leader.open(ms(2), NodeId::new(3), too_many, &mut pair.chance);
-        assert_eq!(refused, Err(SessionError::TooManyParts { parts: 3 }));
     }
 }

@@ -5,28 +5,17 @@ use std::time::Duration;
 
 use highwater_engine::log::{ColdRead, Isolation, LogId, Read, ReadError, Records};
 use highwater_engine::store::Job;
-use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, Offset, TopicId};
+use highwater_engine::units::{LeaderEpoch, Monotonic, Now, Offset};
 
 use super::event::Out;
+use super::fetch_session::{PartName, fetcher};
 use super::{ReplicaKey, Shard, errors};
-use crate::ids::BrokerEpoch;
 use crate::partition::{FetchClaim, FetchVerdict, Fetcher, Input};
-use crate::pending::{
-    Answering, Ceiling, FetchPart, OpenedSession, ParkedFetch, PartAnswer, PartRequest, SessionError,
-    SessionFetch, Slot,
-};
+use crate::pending::{Answering, Ceiling, FetchPart, ParkedFetch, PartAnswer, PartRequest, Slot};
 use crate::wire::fetch::{
     AbortedTransaction, EpochEndOffset, FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData,
 };
 use crate::wire::{ErrorCode, RequestHeader};
-
-/// How a Fetch names a partition; what it is answered under.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct PartName {
-    topic: String,
-    id: Option<TopicId>,
-    partition: i32,
-}
 
 /// A Fetch that is not answered yet.
 #[derive(Debug)]
@@ -104,11 +93,7 @@ impl Shard {
             Fetcher::Consumer => isolation(body.isolation_level),
             Fetcher::Follower { .. } => Isolation::Uncommitted,
         };
-        let follower = match fetcher {
-            Fetcher::Follower { node, .. } => Some(node),
-            Fetcher::Consumer => None,
-        };
-        if follower.is_some() {
+        if fetcher != Fetcher::Consumer {
             // What is parked on this connection is answered first, so that a new or truncated partition does not wait.
             self.requests.fetches.release(slot.connection);
             self.answer_ready(now);
@@ -116,9 +101,9 @@ impl Shard {
         let wait = Duration::from_millis(u64::try_from(body.max_wait_ms).unwrap_or(0));
         let min_bytes = usize::try_from(body.min_bytes).unwrap_or(0);
         let bytes_max = usize::try_from(body.max_bytes).unwrap_or(0).min(self.config.response_bytes_max);
-        let opened = match self.open_session(now.monotonic, follower, body) {
+        let opened = match self.open_session(now.monotonic, fetcher, body) {
             Ok(opened) => opened,
-            Err(error) => return self.refuse_session(slot, &header, error),
+            Err(refused) => return self.refuse_fetch(slot, &header, &refused),
         };
         let parts =
             opened.parts.into_iter().map(|(name, request)| self.part(name, &request, fetcher)).collect();
@@ -143,49 +128,6 @@ impl Shard {
         let next_turn = found.iter().any(|found| matches!(found, Found::NotThisTurn));
         let deadline = if next_turn { now.monotonic } else { now.monotonic.after(wait) };
         self.park(slot, fetch, &found, min_bytes, deadline);
-    }
-
-    fn open_session(
-        &mut self,
-        now: Monotonic,
-        follower: Option<NodeId>,
-        body: FetchRequest,
-    ) -> Result<OpenedSession<PartName>, SessionError> {
-        let mut fetch = SessionFetch {
-            id: body.session_id,
-            epoch: body.session_epoch,
-            parts: Vec::new(),
-            forgotten: Vec::new(),
-        };
-        for topic in body.topics {
-            for part in topic.partitions {
-                let name =
-                    PartName { topic: topic.topic.clone(), id: topic.topic_id, partition: part.partition };
-                let request = PartRequest {
-                    current_epoch: LeaderEpoch::new(part.current_leader_epoch),
-                    offset: Offset::new(part.fetch_offset).unwrap_or(Offset::MAX),
-                    last_fetched_epoch: LeaderEpoch::new(part.last_fetched_epoch),
-                    log_start: Offset::new(part.log_start_offset),
-                    bytes_max: usize::try_from(part.partition_max_bytes).unwrap_or(0),
-                };
-                fetch.parts.push((name, request));
-            }
-        }
-        for topic in body.forgotten_topics_data {
-            for partition in topic.partitions {
-                fetch.forgotten.push(PartName { topic: topic.topic.clone(), id: topic.topic_id, partition });
-            }
-        }
-        self.requests.sessions.open(now, follower, fetch, &mut self.requests.chance)
-    }
-
-    fn refuse_session(&mut self, slot: Slot, header: &RequestHeader, error: SessionError) {
-        let error_code = match error {
-            SessionError::InvalidEpoch { .. } => ErrorCode::InvalidFetchSessionEpoch,
-            SessionError::TooManyParts { .. } => ErrorCode::InvalidRequest,
-            SessionError::NotFound { .. } => ErrorCode::FetchSessionIdNotFound,
-        };
-        self.reply(slot, header, &FetchResponse { error_code, ..Default::default() }.into());
     }
 
     fn part(&self, name: PartName, request: &PartRequest, fetcher: Fetcher) -> Part {
@@ -367,30 +309,32 @@ impl Shard {
 
     fn send_fetch(&mut self, slot: Slot, fetch: OpenFetch, found: Vec<Found>) {
         let mut topics: Vec<FetchableTopicResponse> = Vec::new();
+        let mut last = None;
         for (part, found) in fetch.parts.into_iter().zip(found) {
             let data = self.partition_data(&part, fetch.isolation, found);
             let news = !data.error_code.is_none()
                 || data.records.as_ref().is_some_and(|records| !records.is_empty())
                 || data.diverging_epoch != EpochEndOffset::default();
-            let answer = PartAnswer {
-                high_watermark: Offset::new(data.high_watermark),
-                log_start: Offset::new(data.log_start_offset),
-                news,
-            };
+            // What comes with a divergence is not taken (KAFKA-14704), so it is said again when the follower has cut its log.
+            let is_taken = data.diverging_epoch == EpochEndOffset::default();
+            let said = |offset| Offset::new(offset).filter(|_| is_taken);
+            let (high_watermark, log_start) = (said(data.high_watermark), said(data.log_start_offset));
+            let answer = PartAnswer { high_watermark, log_start, news };
             let must_say = self.requests.sessions.must_say(fetch.session, &part.name, answer);
             if fetch.answering == Answering::Incremental && !must_say {
                 continue;
             }
+            let PartName { topic, id, .. } = part.name;
+            let named = Some((topic, id));
             match topics.last_mut() {
-                Some(topic) if topic.topic == part.name.topic && topic.topic_id == part.name.id => {
-                    topic.partitions.push(data);
-                }
+                Some(topic) if last == named => topic.partitions.push(data),
                 Some(_) | None => topics.push(FetchableTopicResponse {
-                    topic: part.name.topic,
-                    topic_id: part.name.id,
+                    topic: named.as_ref().map_or_else(String::new, |(topic, _)| topic.to_string()),
+                    topic_id: id,
                     partitions: vec![data],
                 }),
             }
+            last = named;
         }
         let parts = topics.iter().flat_map(|topic| &topic.partitions);
         let node_endpoints = self.endpoints(parts.map(|part| &part.current_leader));
@@ -439,14 +383,4 @@ impl Shard {
 /// Kafka knows no other levels than these two.
 pub(super) const fn isolation(level: i8) -> Isolation {
     if level == 1 { Isolation::Committed } else { Isolation::Uncommitted }
-}
-
-/// Who asks: since version 15 a follower names its session with itself.
-fn fetcher(body: &FetchRequest) -> Fetcher {
-    let state = &body.replica_state;
-    match (NodeId::new(state.replica_id), NodeId::new(body.replica_id)) {
-        (Some(node), _) => Fetcher::Follower { node, session: BrokerEpoch::new(state.replica_epoch) },
-        (None, Some(node)) => Fetcher::Follower { node, session: None },
-        (None, None) => Fetcher::Consumer,
-    }
 }

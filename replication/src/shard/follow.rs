@@ -165,7 +165,10 @@ impl Shard {
         let (wanted, asked) = self.wanted(state);
         let may_send = match state.in_flight.front().map(|sent| &sent.what) {
             None => !wanted.is_empty(),
-            Some(Sent::Fetch { asked: parked, begins_session: false }) if state.in_flight.len() == 1 => {
+            // A question for a range waits until nothing is in flight.
+            Some(Sent::Fetch { asked: parked, begins_session: false })
+                if state.in_flight.len() == 1 && state.ranges.is_empty() =>
+            {
                 asked.iter().any(|(part, asked)| parked.get(part) != Some(asked))
             }
             Some(_) => false,
@@ -341,8 +344,16 @@ impl Shard {
         match (sent.what, response) {
             (Sent::Fetch { asked, begins_session }, Response::Fetch(response)) => {
                 if !response.error_code.is_none() {
-                    // The leader has forgotten the session: the next Fetch names everything.
+                    // The next Fetch names everything; at once only where that is what the leader wants to hear.
                     state.session.failed();
+                    let session_is_lost = matches!(
+                        response.error_code,
+                        ErrorCode::FetchSessionIdNotFound | ErrorCode::InvalidFetchSessionEpoch
+                    );
+                    if begins_session || !session_is_lost {
+                        let sent = Sent::Fetch { asked, begins_session };
+                        self.fail(now, &sent, failure(response.error_code));
+                    }
                     return;
                 }
                 if begins_session {

@@ -25,6 +25,7 @@ mod effects;
 mod errors;
 mod event;
 mod fetch;
+mod fetch_session;
 mod follow;
 mod jobs;
 mod link;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use highwater_engine::units::{Monotonic, NodeId, Now, TopicId, TopicPartition};
 
 use super::event::{CloseReason, Out};
-use super::{ReplicaKey, Shard, fetch, produce};
+use super::{ReplicaKey, Shard, fetch, fetch_session, produce};
 use crate::partition::{Input, WaitOutcome};
 use crate::pending::{
     ConnectionId, FetchLimits, FetchReady, FetchSessions, Fetches, Produces, SessionLimits, Slot,
@@ -20,7 +20,7 @@ pub(super) struct Requests {
     pub(super) fetches: Fetches<ReplicaKey>,
     /// An outcome is that of a wait, or none for a part that was answered without one.
     pub(super) produces: Produces<Option<WaitOutcome>>,
-    pub(super) sessions: FetchSessions<fetch::PartName>,
+    pub(super) sessions: FetchSessions<fetch_session::PartName>,
     pub(super) open_fetches: BTreeMap<Slot, fetch::OpenFetch>,
     pub(super) open_produces: BTreeMap<Slot, produce::OpenProduce>,
     pub(super) cold_reads: fetch::ColdReads,

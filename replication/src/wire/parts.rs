@@ -3,15 +3,25 @@
 //! Memory is bounded while a request is read; this bounds the work and the answer. It refuses to know what a part costs.
 
 use super::call::Request;
+use super::fetch::FetchRequest;
 
 /// The most topics and partitions that one request may name, together.
 ///
-/// A follower's Fetch is not held to it: the first of a session names all that it follows, which the cluster's own limit bounds.
+/// A follower's Fetch is not held to it: the first of a session names all that it follows, which the cluster's own limit bounds. Whether
+/// somebody is the follower that it says is not known here; who answers it has to ask.
 pub const PARTS_MAX: usize = 10_000;
 
 /// A topic with its partitions counts as many as these, and at least as one.
 fn of<T>(topics: &[T], partitions: impl Fn(&T) -> usize) -> usize {
     topics.iter().map(|topic| partitions(topic).max(1)).sum()
+}
+
+impl FetchRequest {
+    /// How many topics and partitions it names, whoever asks.
+    pub(crate) fn parts(&self) -> usize {
+        of(&self.topics, |topic| topic.partitions.len())
+            + of(&self.forgotten_topics_data, |topic| topic.partitions.len())
+    }
 }
 
 impl Request {
@@ -20,10 +30,7 @@ impl Request {
         match self {
             Self::Produce(request) => of(&request.topic_data, |topic| topic.partition_data.len()),
             Self::Fetch(request) if request.replica_id >= 0 || request.replica_state.replica_id >= 0 => 0,
-            Self::Fetch(request) => {
-                of(&request.topics, |topic| topic.partitions.len())
-                    + of(&request.forgotten_topics_data, |topic| topic.partitions.len())
-            }
+            Self::Fetch(request) => request.parts(),
             Self::ListOffsets(request) => of(&request.topics, |topic| topic.partitions.len()),
             Self::OffsetForLeaderEpoch(request) => of(&request.topics, |topic| topic.partitions.len()),
             Self::Metadata(request) => request.topics.as_ref().map_or(0, Vec::len),
@@ -49,7 +56,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::wire::fetch::{FetchPartition, FetchRequest, FetchTopic, ReplicaState};
+    use crate::wire::fetch::{FetchPartition, FetchTopic, ReplicaState};
     use crate::wire::metadata::{MetadataRequest, MetadataRequestTopic};
     use crate::wire::{ApiKey, RequestError, RequestHeader, decode_request, encode_request};
 

@@ -5,6 +5,7 @@
 mod cluster;
 mod compaction;
 mod deletion;
+mod fetching;
 mod trouble;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,5 @@
 //! `ElectLeaders`: preferred leaders, or any replica even if records are lost.
 
-use std::collections::BTreeMap;
-
 use highwater_engine::units::TopicPartition;
 use highwater_replication::controller::{ControllerReply, ControllerRequest, Election, PartitionState};
 use highwater_replication::wire::elect_leaders::{
@@ -14,11 +12,10 @@ use super::{Answer, Facts, refusals};
 const PREFERRED: i8 = 0;
 const UNCLEAN: i8 = 1;
 
-/// A partition that was named, and whether it can be asked for.
+/// A topic that was named, with its partitions and whether each can be asked for. Its name, which may be as long as a frame, is here once.
 struct Asked {
     topic: String,
-    partition: i32,
-    name: Option<TopicPartition>,
+    partitions: Vec<(i32, Option<TopicPartition>)>,
 }
 
 pub(super) fn answer(facts: &Facts<'_>, request: ElectLeadersRequest) -> Answer {
@@ -33,18 +30,17 @@ pub(super) fn answer(facts: &Facts<'_>, request: ElectLeadersRequest) -> Answer 
     let asked: Vec<Asked> = match request.topic_partitions {
         Some(topics) => topics
             .into_iter()
-            .flat_map(|topic| topic.partitions.into_iter().map(move |number| (topic.topic.clone(), number)))
-            .map(|(topic, partition)| Asked {
-                name: TopicPartition::new(&topic, partition).ok(),
-                topic,
-                partition,
+            .map(|topic| {
+                let named = |number| (number, TopicPartition::new(&topic.topic, number).ok());
+                Asked { partitions: topic.partitions.into_iter().map(named).collect(), topic: topic.topic }
             })
             .collect(),
         None => all_that_need_it(facts, election),
     };
     let requests = asked
         .iter()
-        .filter_map(|asked| Some(ControllerRequest::Elect { partition: asked.name.clone()?, election }))
+        .flat_map(|asked| &asked.partitions)
+        .filter_map(|(_, name)| Some(ControllerRequest::Elect { partition: name.clone()?, election }))
         .collect();
     Answer::Ask { requests, finish: Box::new(|replies| finish(asked, replies)) }
 }
@@ -54,20 +50,23 @@ fn all_that_need_it(facts: &Facts<'_>, election: Election) -> Vec<Asked> {
         Election::Preferred => partition.leader != partition.replicas.first().copied(),
         Election::To(_) | Election::Unclean(_) | Election::UncleanAny => partition.leader.is_none(),
     };
-    let all = facts.state.partitions().filter(|(_, _, partition)| needs(partition));
-    all.map(|(name, _, _)| Asked {
-        topic: name.topic().to_owned(),
-        partition: name.partition(),
-        name: Some(name),
-    })
-    .collect()
+    let mut asked: Vec<Asked> = Vec::new();
+    for (name, _, _) in facts.state.partitions().filter(|(_, _, partition)| needs(partition)) {
+        let partition = (name.partition(), Some(name.clone()));
+        match asked.last_mut() {
+            Some(last) if last.topic == name.topic() => last.partitions.push(partition),
+            Some(_) | None => {
+                asked.push(Asked { topic: name.topic().to_owned(), partitions: vec![partition] });
+            }
+        }
+    }
+    asked
 }
 
 fn finish(asked: Vec<Asked>, replies: Vec<Option<ControllerReply>>) -> Response {
     let mut replies = replies.into_iter();
-    let mut by_topic: BTreeMap<String, Vec<PartitionResult>> = BTreeMap::new();
-    for asked in asked {
-        let refusal = match asked.name.and_then(|_| replies.next()) {
+    let mut result = |(partition_id, name): (i32, Option<TopicPartition>)| {
+        let refusal = match name.and_then(|_| replies.next()) {
             None => Some((ErrorCode::UnknownTopicOrPartition, "there is no such partition".to_owned())),
             Some(Some(ControllerReply::Elected { outcome: Ok(_), .. })) => None,
             Some(Some(ControllerReply::Elected { outcome: Err(refusal), .. })) => {
@@ -75,14 +74,15 @@ fn finish(asked: Vec<Asked>, replies: Vec<Option<ControllerReply>>) -> Response 
             }
             Some(_) => Some(refusals::no_answer()),
         };
-        by_topic.entry(asked.topic).or_default().push(PartitionResult {
-            partition_id: asked.partition,
+        PartitionResult {
+            partition_id,
             error_code: refusal.as_ref().map_or(ErrorCode::None, |(code, _)| *code),
             error_message: refusal.map(|(_, words)| words),
-        });
-    }
-    let results = by_topic
-        .into_iter()
-        .map(|(topic, partition_result)| ReplicaElectionResult { topic, partition_result });
+        }
+    };
+    let results = asked.into_iter().map(|asked| {
+        let partition_result = asked.partitions.into_iter().map(&mut result).collect();
+        ReplicaElectionResult { topic: asked.topic, partition_result }
+    });
     ElectLeadersResponse { replica_election_results: results.collect(), ..Default::default() }.into()
 }
