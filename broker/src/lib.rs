@@ -6,6 +6,7 @@ pub mod ask;
 pub mod cli;
 pub mod clock;
 pub mod event;
+mod groups;
 pub mod serve;
 pub mod settings;
 pub mod supervisor;

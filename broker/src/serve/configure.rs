@@ -7,12 +7,14 @@ use highwater_engine::batch::{BatchLimits, TimestampRule, ValidateCompressed as 
 use highwater_engine::disk::IoMode;
 use highwater_engine::log::{Cleanup, LogConfig, TimestampSource};
 use highwater_engine::store::StoreConfig;
-use highwater_engine::units::NodeId;
+use highwater_engine::units::{Monotonic, NodeId};
 use highwater_replication::controller::{ControllerConfig, DURABILITY, MIN_ISR, TRUNCATION};
 use highwater_replication::partition::PartitionConfig;
 use highwater_replication::shard::ShardConfig;
 
+use super::groups::Groups;
 use super::sockets::SocketLimits;
+use crate::groups::GroupConfig;
 use crate::settings::{
     self, AnySetting, DiskIo, HostPort, Integer, Setting, Settings, TimestampType, ValidateCompressed,
 };
@@ -142,6 +144,22 @@ pub(super) fn shard_config(settings: &Settings, identity: Identity) -> ShardConf
             .filter(|rate| *rate < u64::MAX),
         peer_timeout: PEER_TIMEOUT,
     }
+}
+
+/// The coordinator of groups, which leads nothing yet.
+pub(super) fn groups<T: Copy>(settings: &Settings, node: NodeId, seed: u64, now: Monotonic) -> Groups<T> {
+    let minutes = u64::try_from(settings.value(&settings::OFFSETS_RETENTION_MINUTES)).unwrap_or(u64::MAX);
+    let config = GroupConfig {
+        session_min: settings.duration_ms(&settings::GROUP_MIN_SESSION_TIMEOUT_MS),
+        session_max: settings.duration_ms(&settings::GROUP_MAX_SESSION_TIMEOUT_MS),
+        initial_delay: settings.duration_ms(&settings::GROUP_INITIAL_REBALANCE_DELAY_MS),
+        members_max: settings.count(&settings::GROUP_MAX_SIZE),
+        metadata_bytes_max: settings.count(&settings::OFFSET_METADATA_MAX_BYTES),
+        retention: Duration::from_secs(minutes.saturating_mul(60)),
+        retention_check: settings.duration_ms(&settings::OFFSETS_RETENTION_CHECK_INTERVAL_MS),
+    };
+    let write_wait_ms = narrow(settings, &settings::OFFSETS_COMMIT_TIMEOUT_MS, i32::MAX);
+    Groups::new(node, config, write_wait_ms, seed, now)
 }
 
 pub(super) fn socket_limits(settings: &Settings) -> SocketLimits {

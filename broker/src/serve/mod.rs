@@ -7,6 +7,7 @@ mod apis;
 mod broker;
 mod configure;
 mod controller;
+mod groups;
 mod herald;
 mod home;
 mod jobs;

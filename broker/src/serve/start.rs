@@ -240,6 +240,7 @@ pub fn start(options: ServeOptions) -> Result<Running, ServeError> {
         mailbox: mailbox.clone(),
         shard,
         sockets: Sockets::new(mailbox.clone(), clock, limits, budget),
+        groups: configure::groups(&settings, node, random_seed()?, now.monotonic),
         link: ControllerLink::new(reached, mailbox.clone()),
         jobs: Jobs::start(store, mailbox.clone())?,
         herald,

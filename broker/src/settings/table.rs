@@ -218,6 +218,26 @@ settings! {
     DISK_IO: Choice<DiskIo> = "disk.io",
         Choice(&[("auto", DiskIo::Auto), ("uring", DiskIo::Uring), ("posix", DiskIo::Posix)]), "", "auto",
         "How operations reach the disk";
+    GROUP_MIN_SESSION_TIMEOUT_MS: Integer = "group.min.session.timeout.ms", within(1, INT_MAX), "ms", "6000",
+        "The shortest session that a member of a group may ask for";
+    GROUP_MAX_SESSION_TIMEOUT_MS: Integer = "group.max.session.timeout.ms", within(1, INT_MAX), "ms", "1800000",
+        "The longest session that a member of a group may ask for";
+    GROUP_INITIAL_REBALANCE_DELAY_MS: Integer = "group.initial.rebalance.delay.ms", within(0, INT_MAX), "ms", "3000",
+        "How long the first member of a group waits for others";
+    GROUP_MAX_SIZE: Integer = "group.max.size", within(1, INT_MAX), "members", "10000",
+        "Members of one group; further ones are refused";
+    OFFSET_METADATA_MAX_BYTES: Integer = "offset.metadata.max.bytes", within(0, INT_MAX), "bytes", "4096",
+        "What a group may remember with an offset";
+    OFFSETS_TOPIC_NUM_PARTITIONS: Integer = "offsets.topic.num.partitions", within(1, 10_000), "partitions", "50",
+        "Partitions of the topic of groups and their offsets, when it is made";
+    OFFSETS_TOPIC_SEGMENT_BYTES: Integer = "offsets.topic.segment.bytes", within(1 << 20, INT_MAX), "bytes", "104857600",
+        "segment.bytes of the topic of groups, when it is made";
+    OFFSETS_COMMIT_TIMEOUT_MS: Integer = "offsets.commit.timeout.ms", within(1, INT_MAX), "ms", "5000",
+        "How long a commit of offsets waits for the in-sync replicas";
+    OFFSETS_RETENTION_MINUTES: Integer = "offsets.retention.minutes", within(1, INT_MAX), "min", "10080",
+        "How long offsets of a group without members are kept";
+    OFFSETS_RETENTION_CHECK_INTERVAL_MS: Integer = "offsets.retention.check.interval.ms", within(1, INT_MAX), "ms", "600000",
+        "How often such offsets are looked for";
     SOCKET_REQUEST_MAX_BYTES: Integer = "socket.request.max.bytes",
         within(1_024, INT_MAX), "bytes", "104857600",
         "A request larger than this costs its sender the connection";

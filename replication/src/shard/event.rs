@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use highwater_engine::store::{CompactionReport, Job, JobDone, StoreFailure};
-use highwater_engine::units::{NodeId, Offset, OffsetRange, TopicPartition};
+use highwater_engine::units::{LeaderEpoch, NodeId, Offset, OffsetRange, TopicPartition};
 
 use crate::controller::{ControllerCall, ControllerReply, ControllerRequest, RegistrationRefusal};
 use crate::partition::PartitionEvent;
@@ -44,6 +44,16 @@ pub enum Event {
     Frame {
         /// The place of its answer, from the host's [`crate::pending::ReplyOrder`].
         slot: Slot,
+        /// The request with its header.
+        frame: Bytes,
+    },
+    /// A Produce of the host's own, for a topic of which it is the only writer: refused as by a follower unless this replica leads in this
+    /// very epoch, so that what was read in one leadership is not written in another.
+    OwnFrame {
+        /// The place of its answer; of a connection that is the host's own.
+        slot: Slot,
+        /// The leadership.
+        epoch: LeaderEpoch,
         /// The request with its header.
         frame: Bytes,
     },

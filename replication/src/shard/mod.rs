@@ -49,9 +49,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use highwater_engine::checkpoint::Reading;
 use highwater_engine::log::LogId;
 use highwater_engine::store::{OpenReport, Store, TurnReport};
-use highwater_engine::units::{Monotonic, NodeId, Now, Offset, TopicId, TopicPartition};
+use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, Offset, TopicId, TopicPartition};
 
 use crate::controller::ClusterView;
+use crate::partition::Acks;
 use crate::rules::Rules;
 use crate::wire::ApiKey;
 use follow::Followers;
@@ -181,6 +182,14 @@ impl Shard {
     /// The high watermark of a replica of this node; `None` if it has none.
     pub fn high_watermark(&self, name: &TopicPartition) -> Option<Offset> {
         Some(self.replica(name)?.machine.high_watermark())
+    }
+
+    /// In which epoch this node leads a partition, and where its log ends; `None` if it does not lead, or has not begun to.
+    pub fn leads(&self, name: &TopicPartition) -> Option<(LeaderEpoch, Offset)> {
+        self.replica(name)?.look(|machine, facts| {
+            let permit = machine.may_append(Acks::None, facts).ok()?;
+            Some((permit.epoch(), facts.accepted))
+        })
     }
 
     fn replica(&self, name: &TopicPartition) -> Option<&Replica> {

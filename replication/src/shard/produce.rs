@@ -43,7 +43,14 @@ struct AppendedPart {
 }
 
 impl Shard {
-    pub(super) fn on_produce(&mut self, now: Now, slot: Slot, header: RequestHeader, body: ProduceRequest) {
+    pub(super) fn on_produce(
+        &mut self,
+        now: Now,
+        slot: Slot,
+        header: RequestHeader,
+        epoch: Option<LeaderEpoch>,
+        body: ProduceRequest,
+    ) {
         let timeout = Duration::from_millis(u64::try_from(body.timeout_ms).unwrap_or(0));
         let deadline = now.monotonic.after(timeout);
         let acks = Acks::from_number(body.acks).ok_or(ErrorCode::InvalidRequiredAcks);
@@ -62,7 +69,7 @@ impl Shard {
                 let found = acks.and_then(|acks| Ok((self.find(&topic.name, topic.topic_id, index)?, acks)));
                 let (answer, wait) = match found {
                     Ok((key, acks)) => {
-                        let (answer, appended) = self.append(now, key, acks, data);
+                        let (answer, appended) = self.append(now, key, epoch, acks, data);
                         let wait = appended.filter(|_| acks != Acks::None).map(|part| {
                             (key, AckWait { id, epoch: part.epoch, end: part.end, acks, deadline })
                         });
@@ -101,6 +108,7 @@ impl Shard {
         &mut self,
         now: Now,
         key: ReplicaKey,
+        epoch: Option<LeaderEpoch>,
         acks: Acks,
         data: PartitionProduceData,
     ) -> (PartitionProduceResponse, Option<AppendedPart>) {
@@ -110,6 +118,9 @@ impl Shard {
         };
         let permit = replica.look(|machine, facts| {
             let permit = machine.may_append(acks, facts)?;
+            if epoch.is_some_and(|epoch| epoch != permit.epoch()) {
+                return Err(ProduceRefusal::NotLeader);
+            }
             // As if the leadership had not begun: the client tries again.
             let may_grow = self.may_grow(&replica.name, facts.accepted);
             may_grow.then_some(permit).ok_or(ProduceRefusal::EpochNotBegun)

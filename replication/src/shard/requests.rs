@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use highwater_engine::units::{Monotonic, NodeId, Now, TopicId, TopicPartition};
+use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, TopicId, TopicPartition};
 
 use super::event::{CloseReason, Out};
 use super::{ReplicaKey, Shard, fetch, fetch_session, produce};
@@ -56,7 +56,8 @@ impl Requests {
 }
 
 impl Shard {
-    pub(super) fn on_request(&mut self, now: Now, slot: Slot, frame: Bytes) {
+    /// Answers a request; appends in no other leadership than `epoch`, where one is given.
+    pub(super) fn on_request(&mut self, now: Now, slot: Slot, epoch: Option<LeaderEpoch>, frame: Bytes) {
         let (header, body) = match wire::decode_request(frame) {
             Ok(decoded) => decoded,
             Err(error) => {
@@ -64,18 +65,28 @@ impl Shard {
             }
         };
         match body {
-            Request::Produce(body) => self.on_produce(now, slot, header, body),
+            Request::Produce(body) => self.on_produce(now, slot, header, epoch, body),
             Request::Fetch(body) => self.on_fetch(now, slot, header, body),
             Request::ListOffsets(body) => self.on_list_offsets(slot, &header, body),
             Request::OffsetForLeaderEpoch(body) => self.on_offset_for_leader_epoch(slot, &header, body),
             Request::Metadata(_)
+            | Request::OffsetCommit(_)
+            | Request::OffsetFetch(_)
             | Request::FindCoordinator(_)
+            | Request::JoinGroup(_)
+            | Request::Heartbeat(_)
+            | Request::LeaveGroup(_)
+            | Request::SyncGroup(_)
+            | Request::DescribeGroups(_)
+            | Request::ListGroups(_)
             | Request::ApiVersions(_)
             | Request::CreateTopics(_)
             | Request::DeleteTopics(_)
             | Request::InitProducerId(_)
             | Request::DescribeConfigs(_)
+            | Request::DeleteGroups(_)
             | Request::ElectLeaders(_)
+            | Request::OffsetDelete(_)
             | Request::DescribeCluster(_)
             | Request::Highwater(_) => {
                 let why = format!("{} is not for the shard", header.api.name());

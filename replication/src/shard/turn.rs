@@ -58,7 +58,8 @@ impl Shard {
 
     fn on_event(&mut self, now: Now, event: Event) {
         match event {
-            Event::Frame { slot, frame } => self.on_request(now, slot, frame),
+            Event::Frame { slot, frame } => self.on_request(now, slot, None, frame),
+            Event::OwnFrame { slot, epoch, frame } => self.on_request(now, slot, Some(epoch), frame),
             Event::Disconnected { connection } => self.on_disconnected(now, connection),
             Event::PeerFrame { lane: Lane { kind: LaneKind::Repair, leader }, frame } => {
                 self.on_repair_frame(now, leader, frame);

@@ -53,8 +53,24 @@ api_keys! {
     ListOffsets = 2, 1..=11, flexible from 6;
     /// Which topics and brokers there are, and who leads.
     Metadata = 3, 0..=13, flexible from 9;
+    /// Remembers how far a group has come.
+    OffsetCommit = 8, 2..=10, flexible from 8;
+    /// How far groups have come.
+    OffsetFetch = 9, 1..=10, flexible from 6;
     /// Finds the coordinator of a group or of a transaction.
     FindCoordinator = 10, 0..=6, flexible from 3;
+    /// Makes a consumer a member of a group.
+    JoinGroup = 11, 0..=9, flexible from 6;
+    /// A member of a group lives.
+    Heartbeat = 12, 0..=4, flexible from 4;
+    /// Takes members out of a group.
+    LeaveGroup = 13, 0..=5, flexible from 4;
+    /// Brings and gives out the assignment of a group.
+    SyncGroup = 14, 0..=5, flexible from 4;
+    /// The members of groups, and what they have.
+    DescribeGroups = 15, 0..=6, flexible from 5;
+    /// The groups that a broker coordinates.
+    ListGroups = 16, 0..=5, flexible from 3;
     /// Which APIs a broker understands.
     ApiVersions = 18, 0..=4, flexible from 3;
     /// Makes topics.
@@ -67,8 +83,12 @@ api_keys! {
     OffsetForLeaderEpoch = 23, 2..=4, flexible from 4;
     /// The settings of topics and brokers.
     DescribeConfigs = 32, 1..=4, flexible from 4;
+    /// Forgets groups without members.
+    DeleteGroups = 42, 0..=2, flexible from 2;
     /// Elects leaders by order of an operator.
     ElectLeaders = 43, 0..=2, flexible from 2;
+    /// Forgets offsets of a group.
+    OffsetDelete = 47, 0..=0, flexible from i16::MAX;
     /// Which brokers there are.
     DescribeCluster = 60, 0..=2, flexible from 0;
     /// Highwater's own, between its brokers and their controller; never advertised.

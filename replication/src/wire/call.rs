@@ -12,8 +12,10 @@ use super::parts::PARTS_MAX;
 use super::read::{DecodeError, Reader};
 use super::write::{EncodeError, Writer};
 use super::{
-    api_versions, create_topics, delete_topics, describe_cluster, describe_configs, elect_leaders, fetch,
-    find_coordinator, highwater, init_producer_id, list_offsets, metadata, offset_for_leader_epoch, produce,
+    api_versions, create_topics, delete_groups, delete_topics, describe_cluster, describe_configs,
+    describe_groups, elect_leaders, fetch, find_coordinator, heartbeat, highwater, init_producer_id,
+    join_group, leave_group, list_groups, list_offsets, metadata, offset_commit, offset_delete, offset_fetch,
+    offset_for_leader_epoch, produce, sync_group,
 };
 
 macro_rules! calls {
@@ -82,14 +84,24 @@ calls! {
     Fetch(fetch::FetchRequest, fetch::FetchResponse);
     ListOffsets(list_offsets::ListOffsetsRequest, list_offsets::ListOffsetsResponse);
     Metadata(metadata::MetadataRequest, metadata::MetadataResponse);
+    OffsetCommit(offset_commit::OffsetCommitRequest, offset_commit::OffsetCommitResponse);
+    OffsetFetch(offset_fetch::OffsetFetchRequest, offset_fetch::OffsetFetchResponse);
     FindCoordinator(find_coordinator::FindCoordinatorRequest, find_coordinator::FindCoordinatorResponse);
+    JoinGroup(join_group::JoinGroupRequest, join_group::JoinGroupResponse);
+    Heartbeat(heartbeat::HeartbeatRequest, heartbeat::HeartbeatResponse);
+    LeaveGroup(leave_group::LeaveGroupRequest, leave_group::LeaveGroupResponse);
+    SyncGroup(sync_group::SyncGroupRequest, sync_group::SyncGroupResponse);
+    DescribeGroups(describe_groups::DescribeGroupsRequest, describe_groups::DescribeGroupsResponse);
+    ListGroups(list_groups::ListGroupsRequest, list_groups::ListGroupsResponse);
     ApiVersions(api_versions::ApiVersionsRequest, api_versions::ApiVersionsResponse);
     CreateTopics(create_topics::CreateTopicsRequest, create_topics::CreateTopicsResponse);
     DeleteTopics(delete_topics::DeleteTopicsRequest, delete_topics::DeleteTopicsResponse);
     InitProducerId(init_producer_id::InitProducerIdRequest, init_producer_id::InitProducerIdResponse);
     OffsetForLeaderEpoch(offset_for_leader_epoch::OffsetForLeaderEpochRequest, offset_for_leader_epoch::OffsetForLeaderEpochResponse);
     DescribeConfigs(describe_configs::DescribeConfigsRequest, describe_configs::DescribeConfigsResponse);
+    DeleteGroups(delete_groups::DeleteGroupsRequest, delete_groups::DeleteGroupsResponse);
     ElectLeaders(elect_leaders::ElectLeadersRequest, elect_leaders::ElectLeadersResponse);
+    OffsetDelete(offset_delete::OffsetDeleteRequest, offset_delete::OffsetDeleteResponse);
     DescribeCluster(describe_cluster::DescribeClusterRequest, describe_cluster::DescribeClusterResponse);
     Highwater(highwater::HighwaterRequest, highwater::HighwaterResponse);
 }

@@ -144,18 +144,28 @@ fn recorded_exchanges_are_read_and_written_as_kafka_does() {
     let expected = Counts::from([
         ("ApiVersions", (32, 32)),
         ("CreateTopics", (17, 17)),
+        ("DeleteGroups", (9, 9)),
         ("DeleteTopics", (9, 9)),
         ("DescribeCluster", (6, 6)),
         ("DescribeConfigs", (10, 10)),
+        ("DescribeGroups", (12, 12)),
         ("ElectLeaders", (7, 7)),
         ("Fetch", (46, 46)),
         ("FindCoordinator", (33, 33)),
+        ("Heartbeat", (17, 17)),
         ("InitProducerId", (22, 22)),
+        ("JoinGroup", (31, 31)),
+        ("LeaveGroup", (25, 25)),
+        ("ListGroups", (13, 13)),
         ("ListOffsets", (39, 39)),
         ("Metadata", (36, 36)),
+        ("OffsetCommit", (35, 35)),
+        ("OffsetDelete", (4, 4)),
+        ("OffsetFetch", (37, 37)),
         ("OffsetForLeaderEpoch", (6, 6)),
         // With acks=0 there is no response.
         ("Produce", (31, 27)),
+        ("SyncGroup", (28, 28)),
     ]);
     assert_eq!(counts, expected);
 }
@@ -191,7 +201,7 @@ fn the_private_api_carries_json_both_ways() {
 fn what_is_advertised_is_a_part_of_what_kafka_advertises() {
     let kafka: Value = serde_json::from_str(include_str!("../../testdata/wire/api-versions.json")).unwrap();
     let ours = super::api_versions::ApiVersionsResponse::advertised().api_keys;
-    assert_eq!(ours.len(), 13);
+    assert_eq!(ours.len(), 23);
     for api in ours {
         let name = ApiKey::from_code(api.api_key).unwrap().name();
         assert_eq!(

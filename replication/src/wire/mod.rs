@@ -42,19 +42,30 @@ mod hostile_test;
 
 pub mod api_versions;
 pub mod common;
+pub mod consumer_offsets;
 pub mod create_topics;
+pub mod delete_groups;
 pub mod delete_topics;
 pub mod describe_cluster;
 pub mod describe_configs;
+pub mod describe_groups;
 pub mod elect_leaders;
 pub mod fetch;
 pub mod find_coordinator;
+pub mod heartbeat;
 pub mod highwater;
 pub mod init_producer_id;
+pub mod join_group;
+pub mod leave_group;
+pub mod list_groups;
 pub mod list_offsets;
 pub mod metadata;
+pub mod offset_commit;
+pub mod offset_delete;
+pub mod offset_fetch;
 pub mod offset_for_leader_epoch;
 pub mod produce;
+pub mod sync_group;
 
 pub use api::ApiKey;
 pub use call::{

@@ -43,7 +43,29 @@ impl Request {
                 .as_ref()
                 .map_or(0, |topics| of(topics, |topic| topic.partitions.len())),
             Self::FindCoordinator(request) => request.coordinator_keys.len(),
-            Self::ApiVersions(_)
+            Self::OffsetCommit(request) => of(&request.topics, |topic| topic.partitions.len()),
+            Self::OffsetFetch(request) => {
+                let one = request
+                    .topics
+                    .as_ref()
+                    .map_or(0, |topics| of(topics, |topic| topic.partition_indexes.len()));
+                let several = of(&request.groups, |group| {
+                    group
+                        .topics
+                        .as_ref()
+                        .map_or(0, |topics| of(topics, |topic| topic.partition_indexes.len()))
+                });
+                one + several
+            }
+            Self::OffsetDelete(request) => of(&request.topics, |topic| topic.partitions.len()),
+            Self::LeaveGroup(request) => request.members.len(),
+            Self::SyncGroup(request) => request.assignments.len(),
+            Self::DescribeGroups(request) => request.groups.len(),
+            Self::DeleteGroups(request) => request.groups_names.len(),
+            Self::JoinGroup(_)
+            | Self::Heartbeat(_)
+            | Self::ListGroups(_)
+            | Self::ApiVersions(_)
             | Self::InitProducerId(_)
             | Self::DescribeCluster(_)
             | Self::Highwater(_) => 0,

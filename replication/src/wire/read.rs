@@ -62,6 +62,12 @@ pub enum DecodeFault {
     /// A varint that does not end, or that ends beyond 32 bits.
     #[error("a varint of more than 32 bits")]
     Varint,
+    /// A version that is not understood.
+    #[error("version {version} is not understood")]
+    Version {
+        /// The version.
+        version: i16,
+    },
     /// A string that is not UTF-8.
     #[error("the string is not UTF-8")]
     Utf8,

@@ -107,6 +107,14 @@ impl Writer {
         }
     }
 
+    /// Ends what is no frame: all its bytes in one piece.
+    pub(super) fn finish(self) -> Result<Bytes, EncodeError> {
+        match self.fault {
+            Some(fault) => Err(fault),
+            None => Ok(self.into_parts().concat().into()),
+        }
+    }
+
     fn len(&self) -> usize {
         self.buffer.len() + self.uncopied.iter().map(|(_, part)| part.len()).sum::<usize>()
     }

@@ -302,14 +302,44 @@ fn elections_are_the_controllers() {
 }
 
 #[test]
-fn what_does_not_exist_yet_is_refused_by_name() {
+fn a_group_is_coordinated_by_the_leader_of_its_partition_and_the_first_question_makes_the_topic() {
     use highwater_replication::wire::find_coordinator::FindCoordinatorResponse;
+    let request = FindCoordinatorRequest { key: "g".to_owned(), ..Default::default() };
+    let Answer::NowAndCreate(_, made) = ask(3, request.clone()) else { panic!("the topic is not made") };
+    assert_eq!(made, ["__consumer_offsets"]);
+    let settings = Settings::default();
+    let ControllerRequest::CreateTopic(topic) = automatic_topic(&settings, made[0].clone()) else { panic!() };
+    assert_eq!((topic.partitions, topic.configs["cleanup.policy"].as_str()), (Some(50), "compact"));
+    assert_eq!(
+        automatic_topic(&settings, "t".to_owned()),
+        ControllerRequest::CreateTopic(NewTopic {
+            name: "t".to_owned(),
+            partitions: None,
+            configs: BTreeMap::new(),
+            ..topic
+        })
+    );
+
+    let mut state = cluster();
+    let topic = state.topics["t"].clone();
+    state.topics.insert("__consumer_offsets".to_owned(), topic);
+    let facts = Facts { node: node(1), state: &state, settings: &settings, replicas: &Vec::new };
+    let find = |key: &str| {
+        let request = FindCoordinatorRequest { coordinator_keys: vec![key.to_owned()], ..Default::default() };
+        let found: FindCoordinatorResponse = now(answer(&facts, 4, request.into()).unwrap());
+        (found.coordinators[0].node_id, found.coordinators[0].port, found.coordinators[0].error_code)
+    };
+    // Broker 2 leads partition 0, and nobody leads partition 1.
+    assert_eq!(find("b"), (2, 9093, ErrorCode::None));
+    assert_eq!(find("a"), (-1, -1, ErrorCode::CoordinatorNotAvailable));
+    let transaction = FindCoordinatorRequest { key_type: 1, ..request };
+    let refused: FindCoordinatorResponse = now(ask(3, transaction));
+    assert_eq!(refused.error_code, ErrorCode::TransactionalIdAuthorizationFailed);
+}
+
+#[test]
+fn what_does_not_exist_yet_is_refused_by_name() {
     use highwater_replication::wire::init_producer_id::InitProducerIdResponse;
-    let request = FindCoordinatorRequest { coordinator_keys: vec!["g".to_owned()], ..Default::default() };
-    let response: FindCoordinatorResponse = now(ask(4, request));
-    assert_eq!(response.coordinators[0].error_code, ErrorCode::CoordinatorNotAvailable);
-    let response: FindCoordinatorResponse = now(ask(0, FindCoordinatorRequest::default()));
-    assert_eq!(response.error_code, ErrorCode::CoordinatorNotAvailable);
     let transactional =
         InitProducerIdRequest { transactional_id: Some("x".to_owned()), ..Default::default() };
     let response: InitProducerIdResponse = now(ask(4, transactional));

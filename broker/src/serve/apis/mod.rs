@@ -28,7 +28,8 @@ use highwater_replication::controller::{
 use highwater_replication::partition::Status;
 use highwater_replication::wire::{self, Request, RequestError, RequestHeader, Response};
 
-use crate::settings::Settings;
+use crate::groups::TOPIC;
+use crate::settings::{self, Settings};
 
 /// How the controller's replies, in the order of the requests, become the response; `None` where there was none.
 pub(super) type Finish = Box<dyn FnOnce(Vec<Option<ControllerReply>>) -> Response + Send>;
@@ -96,7 +97,7 @@ pub(super) fn read(frame: Bytes) -> Result<Read, RequestError> {
     }
 }
 
-/// Answers a request; `None` if it is for the shard.
+/// Answers a request; `None` if it is for the shard, or about groups.
 pub(super) fn answer(facts: &Facts<'_>, version: i16, request: Request) -> Option<Answer> {
     Some(match request {
         Request::ApiVersions(request) => Answer::Now(api_versions::answer(version, &request)),
@@ -106,24 +107,42 @@ pub(super) fn answer(facts: &Facts<'_>, version: i16, request: Request) -> Optio
         Request::DescribeConfigs(request) => Answer::Now(describe_configs::answer(facts, request)),
         Request::DescribeCluster(request) => Answer::Now(describe_cluster::answer(facts, &request)),
         Request::ElectLeaders(request) => elect_leaders::answer(facts, request),
-        Request::FindCoordinator(request) => Answer::Now(find_coordinator::answer(version, request)),
+        Request::FindCoordinator(request) => find_coordinator::answer(facts, version, &request),
         Request::InitProducerId(request) => init_producer_id::answer(&request),
         Request::Highwater(request) => private::answer(facts, &request.json),
         Request::Produce(_)
         | Request::Fetch(_)
         | Request::ListOffsets(_)
-        | Request::OffsetForLeaderEpoch(_) => return None,
+        | Request::OffsetForLeaderEpoch(_)
+        | Request::OffsetCommit(_)
+        | Request::OffsetFetch(_)
+        | Request::JoinGroup(_)
+        | Request::Heartbeat(_)
+        | Request::LeaveGroup(_)
+        | Request::SyncGroup(_)
+        | Request::DescribeGroups(_)
+        | Request::ListGroups(_)
+        | Request::DeleteGroups(_)
+        | Request::OffsetDelete(_) => return None,
     })
 }
 
-/// The topic that a client's first question makes: all defaults.
-pub(super) fn automatic_topic(name: String) -> ControllerRequest {
+/// The topic that a client's first question makes: all defaults, but for the topic of groups.
+pub(super) fn automatic_topic(settings: &Settings, name: String) -> ControllerRequest {
+    let is_of_groups = name == TOPIC;
+    let of_groups = [
+        (settings::CLEANUP_POLICY.topic, "compact"),
+        (settings::SEGMENT_BYTES.topic, settings.text(&settings::OFFSETS_TOPIC_SEGMENT_BYTES)),
+    ];
+    let configs = of_groups.into_iter().filter(|_| is_of_groups);
+    let configs = configs.filter_map(|(key, value)| Some((key?.to_owned(), value.to_owned())));
     ControllerRequest::CreateTopic(NewTopic {
         name,
-        partitions: None,
+        partitions: is_of_groups
+            .then(|| u32::try_from(settings.value(&settings::OFFSETS_TOPIC_NUM_PARTITIONS)).unwrap_or(1)),
         replication_factor: None,
         assignment: None,
-        configs: std::collections::BTreeMap::new(),
+        configs: configs.collect(),
         timeout_ms: 10_000,
         purpose: CreationPurpose::Create,
     })

@@ -25,9 +25,11 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 
+pub(super) use self::questions::Place;
 use self::questions::Questions;
 use super::alarm::Alarm;
 use super::controller::ControllerLink;
+use super::groups::Groups;
 use super::herald::Herald;
 use super::home::Home;
 use super::jobs::Jobs;
@@ -89,6 +91,7 @@ pub(super) struct Parts {
     pub(super) clock: Clock,
     pub(super) mailbox: Mailbox<Letter>,
     pub(super) settings: Settings,
+    pub(super) groups: Groups<Place>,
     pub(super) shard: Shard,
     pub(super) sockets: Sockets<Letter>,
     pub(super) link: ControllerLink,
@@ -105,6 +108,7 @@ pub(super) struct Broker {
     clock: Clock,
     mailbox: Mailbox<Letter>,
     settings: Settings,
+    groups: Groups<Place>,
     shard: Shard,
     sockets: Sockets<Letter>,
     replies: ReplyOrder<Vec<Bytes>>,
@@ -137,6 +141,7 @@ impl Broker {
             clock: parts.clock,
             mailbox: parts.mailbox,
             settings: parts.settings,
+            groups: parts.groups,
             shard: parts.shard,
             sockets: parts.sockets,
             replies: ReplyOrder::new(parts.requests_max),
@@ -189,6 +194,7 @@ impl Broker {
             for out in self.shard.turn(now) {
                 self.carry_out(now.monotonic, out);
             }
+            self.turn_of_groups(now);
             self.give_up_what_is_overdue(now.monotonic);
             if !self.told {
                 break;
@@ -264,7 +270,10 @@ impl Broker {
             Stage::HandingOver { until } => Some(until),
             Stage::Joining(_) | Stage::Serving | Stage::Over(_) => None,
         };
-        [self.shard.next_deadline(), self.link.next_deadline(), over].into_iter().flatten().min()
+        [self.shard.next_deadline(), self.groups.next_deadline(), self.link.next_deadline(), over]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn end(self) -> Remains {

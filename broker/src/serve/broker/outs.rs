@@ -5,11 +5,15 @@ use highwater_replication::controller::RegistrationRefusal;
 use highwater_replication::shard::{Event, Lane, News, Out};
 
 use super::{Broker, Ending, Stage};
+use crate::serve::groups;
 use crate::settings::HostPort;
 
 impl Broker {
     pub(super) fn carry_out(&mut self, now: Monotonic, out: Out) {
         match out {
+            Out::Frame { slot, parts } if groups::is_own(slot) => {
+                self.groups.own_answer(self.clock.now(), slot, &parts);
+            }
             Out::Frame { slot, parts } => {
                 self.replies.fill(slot, Some(parts).filter(|parts| !parts.is_empty()));
                 self.dirty.insert(slot.connection);

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
+use highwater_engine::units::Now;
 use highwater_replication::controller::{ControllerReply, ControllerRequest};
 use highwater_replication::pending::Slot;
 use highwater_replication::shard::{AskId, Event};
@@ -10,13 +11,14 @@ use highwater_replication::wire::{self, RequestHeader, Response};
 
 use super::Broker;
 use crate::serve::apis::{self, Answer, Facts, Finish, ProducerIds, Read, Wanted};
+use crate::serve::groups::{self, Asker, Due};
 
 /// Topics that are being made because somebody asked for them; further ones are made when those are.
 const CREATIONS_MAX: usize = 1_000;
 
 /// Where a response goes.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+pub(in crate::serve) struct Place {
     slot: Slot,
     version: i16,
     correlation_id: i32,
@@ -61,6 +63,15 @@ impl Broker {
         };
         let place = place(slot, &header, header.version);
         let now = self.clock.now();
+        if groups::handles(header.api) {
+            let from = self.sockets.address_of(slot.connection);
+            let asker = Asker { client_id: header.client_id, from, version: header.version };
+            let state = self.shard.view().state();
+            if let Some(response) = self.groups.request(now, place, asker, request, state) {
+                self.respond(place, &response);
+            }
+            return;
+        }
         let replicas = || self.shard.replicas(now);
         let facts = Facts {
             node: self.node,
@@ -79,6 +90,17 @@ impl Broker {
             Some(Answer::Ask { requests, finish }) => self.wait(place, requests, finish),
             Some(Answer::ProducerId) => self.producer_id(place),
             None => self.close(slot.connection, "a request for the shard came here"),
+        }
+    }
+
+    /// Does what is due for groups.
+    pub(super) fn turn_of_groups(&mut self, now: Now) {
+        for due in self.groups.turn(now, &self.shard) {
+            match due {
+                Due::Tell(event) => self.tell(event),
+                Due::Answer(place, response) => self.respond(place, &response),
+                Due::Note(why) => self.herald.note(why),
+            }
         }
     }
 
@@ -103,7 +125,7 @@ impl Broker {
         if self.questions.creating.len() >= CREATIONS_MAX || !self.questions.creating.insert(name.clone()) {
             return;
         }
-        self.ask(apis::automatic_topic(name.clone()), Purpose::Creation(name));
+        self.ask(apis::automatic_topic(&self.settings, name.clone()), Purpose::Creation(name));
     }
 
     fn wait(&mut self, place: Place, requests: Vec<ControllerRequest>, finish: Finish) {

@@ -322,6 +322,11 @@ impl<T: From<SocketNews> + Send + 'static> Sockets<T> {
         true
     }
 
+    /// From where an accepted connection came.
+    pub(crate) fn address_of(&self, id: ConnectionId) -> Option<IpAddr> {
+        self.open.get(&id)?.from
+    }
+
     /// Bytes that the socket has not taken yet.
     #[cfg(test)]
     pub(crate) fn queued_bytes(&self, id: ConnectionId) -> usize {

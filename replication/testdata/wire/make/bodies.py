@@ -13,7 +13,9 @@ APIS = {
     "Produce": (0, 3, 13), "Fetch": (1, 4, 18), "ListOffsets": (2, 1, 11), "Metadata": (3, 0, 13),
     "FindCoordinator": (10, 0, 6), "ApiVersions": (18, 0, 4), "CreateTopics": (19, 2, 7), "DeleteTopics": (20, 1, 6),
     "InitProducerId": (22, 0, 5), "OffsetForLeaderEpoch": (23, 2, 4), "DescribeConfigs": (32, 1, 4),
-    "ElectLeaders": (43, 0, 2), "DescribeCluster": (60, 0, 2),
+    "ElectLeaders": (43, 0, 2), "DescribeCluster": (60, 0, 2), "OffsetCommit": (8, 2, 10), "OffsetFetch": (9, 1, 10),
+    "JoinGroup": (11, 0, 9), "Heartbeat": (12, 0, 4), "LeaveGroup": (13, 0, 5), "SyncGroup": (14, 0, 5),
+    "DescribeGroups": (15, 0, 6), "ListGroups": (16, 0, 5), "DeleteGroups": (42, 0, 2), "OffsetDelete": (47, 0, 0),
 }
 EXCHANGES_PER_VERSION = 4
 ERROR_CODES = range(-1, 134)
