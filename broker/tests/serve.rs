@@ -22,7 +22,9 @@ use highwater_replication::wire::fetch::{FetchPartition, FetchRequest, FetchTopi
 use highwater_replication::wire::init_producer_id::InitProducerIdRequest;
 use highwater_replication::wire::list_offsets::{ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic};
 use highwater_replication::wire::metadata::{MetadataRequest, MetadataRequestTopic};
-use highwater_replication::wire::produce::{PartitionProduceData, ProduceRequest, TopicProduceData};
+use highwater_replication::wire::produce::{
+    PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData,
+};
 use highwater_replication::wire::{ErrorCode, Records, Response};
 
 fn here(port: u16) -> HostPort {
@@ -83,20 +85,36 @@ fn batch(producer: Option<(i64, i32)>, values: &[&str]) -> bytes::Bytes {
     builder.finish().unwrap()
 }
 
-/// Appends, and answers the error and the base offset.
-fn produce(broker: &mut Connection, topic: &str, acks: i16, records: bytes::Bytes) -> Result<i64, ErrorCode> {
+/// Appends, and gives what is answered.
+fn answer_to(
+    broker: &mut Connection,
+    topic: &str,
+    acks: i16,
+    records: bytes::Bytes,
+) -> PartitionProduceResponse {
     let partition_data = vec![PartitionProduceData { index: 0, records: Some(records) }];
     let topic_data = vec![TopicProduceData { name: topic.to_owned(), partition_data, ..Default::default() }];
     let request = ProduceRequest { acks, timeout_ms: 5_000, topic_data, ..Default::default() };
-    let Response::Produce(response) = broker.call(9, &request.into()).unwrap() else { panic!("not Produce") };
-    let partition = &response.responses[0].partition_responses[0];
+    let Response::Produce(mut response) = broker.call(9, &request.into()).unwrap() else {
+        panic!("not Produce")
+    };
+    response.responses.remove(0).partition_responses.remove(0)
+}
+
+/// Appends, and answers the error or the base offset.
+fn produce(broker: &mut Connection, topic: &str, acks: i16, records: bytes::Bytes) -> Result<i64, ErrorCode> {
+    let partition = answer_to(broker, topic, acks, records);
     if partition.error_code.is_none() { Ok(partition.base_offset) } else { Err(partition.error_code) }
 }
 
 /// Everything in the partition that consumers see: each value with its offset.
 fn consume(broker: &mut Connection, topic: &str) -> Vec<(i64, String)> {
+    consume_from(broker, topic, 0)
+}
+
+fn consume_from(broker: &mut Connection, topic: &str, from: i64) -> Vec<(i64, String)> {
     let mut records = Vec::new();
-    let mut next = 0;
+    let mut next = from;
     loop {
         let partitions =
             vec![FetchPartition { fetch_offset: next, partition_max_bytes: 1 << 20, ..Default::default() }];
@@ -308,6 +326,21 @@ fn transactions_of_kafka() -> Vec<u8> {
     bytes
 }
 
+/// A log takes the place of the empty one of a topic.
+fn put_in_place(data: &Path, topic: &str, base: i64, log: &[u8]) {
+    let partition = data.join(format!("{topic}-0"));
+    for entry in std::fs::read_dir(&partition).unwrap() {
+        let path = entry.unwrap().path();
+        if !path.ends_with("partition.metadata") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    std::fs::write(partition.join(format!("{base:020}.log")), log).unwrap();
+    for name in [".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-start-offset-checkpoint"] {
+        std::fs::remove_file(data.join(name)).unwrap();
+    }
+}
+
 fn fetch(broker: &mut Connection, topic: &str, isolation_level: i8) -> PartitionData {
     let partitions = vec![FetchPartition { partition_max_bytes: 1 << 20, ..Default::default() }];
     let topics = vec![FetchTopic { topic: topic.to_owned(), partitions, ..Default::default() }];
@@ -320,7 +353,11 @@ fn fetch(broker: &mut Connection, topic: &str, isolation_level: i8) -> Partition
 }
 
 fn latest(broker: &mut Connection, topic: &str, isolation_level: i8) -> i64 {
-    let partitions = vec![ListOffsetsPartition { timestamp: -1, ..Default::default() }];
+    list(broker, topic, isolation_level, -1)
+}
+
+fn list(broker: &mut Connection, topic: &str, isolation_level: i8, timestamp: i64) -> i64 {
+    let partitions = vec![ListOffsetsPartition { timestamp, ..Default::default() }];
     let topics = vec![ListOffsetsTopic { name: topic.to_owned(), partitions }];
     let request = ListOffsetsRequest { replica_id: -1, isolation_level, topics, ..Default::default() };
     let Response::ListOffsets(answer) = broker.call(7, &request.into()).unwrap() else {
@@ -339,18 +376,7 @@ fn a_reader_of_committed_records_gets_what_a_kafka_would_give_it() {
         .unwrap();
     until("the leader leads", || (latest(&mut kafka, "transactions", 0) == 0).then_some(()));
     stop(broker);
-    // The log of a Kafka takes the place of the empty one.
-    let partition = data.join("transactions-0");
-    for entry in std::fs::read_dir(&partition).unwrap() {
-        let path = entry.unwrap().path();
-        if !path.ends_with("partition.metadata") {
-            std::fs::remove_file(path).unwrap();
-        }
-    }
-    std::fs::write(partition.join("00000000000000000000.log"), transactions_of_kafka()).unwrap();
-    for name in [".kafka_cleanshutdown", "recovery-point-offset-checkpoint"] {
-        std::fs::remove_file(data.join(name)).unwrap();
-    }
+    put_in_place(&data, "transactions", 0, &transactions_of_kafka());
     let again = start(alone(&data)).unwrap();
     let mut kafka = client(&again.address);
     until("the leader leads", || (latest(&mut kafka, "transactions", 0) == 33).then_some(()));
@@ -370,5 +396,78 @@ fn a_reader_of_committed_records_gets_what_a_kafka_would_give_it() {
     let aborted = committed.aborted_transactions.unwrap_or_default();
     let aborted: Vec<_> = aborted.iter().map(|one| (one.producer_id, one.first_offset)).collect();
     assert_eq!(aborted, [(1001, 5), (1001, 15), (1001, 20)]);
+    stop(again);
+}
+
+/// One record for each age, in milliseconds.
+fn aged(ages: &[i64]) -> bytes::Bytes {
+    let now = Clock::start().now().wall.millis();
+    let mut builder = BatchBuilder::new(Compression::None);
+    for age in ages {
+        builder.push(Some(Timestamp::from_millis(now - age)), Some(b"k"), Some(b"v"), &[]).unwrap();
+    }
+    builder.finish().unwrap()
+}
+
+#[test]
+fn what_a_topic_asks_of_batches_holds_for_it_and_refused_records_are_named() {
+    let root = tempfile::tempdir().unwrap();
+    let broker = start(alone(&root.path().join("1"))).unwrap();
+    let mut kafka = client(&broker.address);
+    let settings = [
+        ("past", "message.timestamp.before.max.ms", "60000"),
+        ("ahead", "message.timestamp.after.max.ms", "60000"),
+        ("small", "max.message.bytes", "100"),
+        ("stamped", "message.timestamp.type", "LogAppendTime"),
+    ];
+    for (topic, key, value) in settings {
+        let configs = vec![(key.to_owned(), value.to_owned())];
+        let topic = NewTopic { name: topic.to_owned(), configs, ..Default::default() };
+        ask::create_topic(&mut kafka, &topic).unwrap();
+    }
+    let hour = 3_600_000;
+    let whole: &[i32] = &[];
+    let cases = [
+        ("past", vec![0, hour, 0, -hour / 2, hour], ErrorCode::InvalidTimestamp, &[1, 4][..]),
+        ("ahead", vec![hour, -hour / 2], ErrorCode::InvalidTimestamp, &[1]),
+        ("small", vec![0; 10], ErrorCode::MessageTooLarge, whole),
+        ("past", vec![0], ErrorCode::None, whole),
+        ("ahead", vec![10 * hour], ErrorCode::None, whole),
+        ("small", vec![-hour / 2], ErrorCode::None, whole),
+        ("stamped", vec![-10 * hour, 10 * hour], ErrorCode::None, whole),
+    ];
+    for (topic, ages, error, named) in cases {
+        until("the leader leads", || (latest(&mut kafka, topic, 0) >= 0).then_some(()));
+        let answer = answer_to(&mut kafka, topic, -1, aged(&ages));
+        let records: Vec<i32> = answer.record_errors.iter().map(|one| one.batch_index).collect();
+        assert_eq!((answer.error_code, &records[..]), (error, named), "{topic}: {ages:?}");
+        assert_eq!(answer.log_append_time_ms >= 0, topic == "stamped", "{topic}");
+        assert_eq!(answer.log_start_offset, 0, "{topic}");
+    }
+    stop(broker);
+}
+
+#[test]
+fn a_log_ends_with_the_greatest_offset_and_its_clients_are_told() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("1");
+    let broker = start(alone(&data)).unwrap();
+    let mut kafka = client(&broker.address);
+    ask::create_topic(&mut kafka, &NewTopic { name: "far".to_owned(), ..Default::default() }).unwrap();
+    until("the leader leads", || (latest(&mut kafka, "far", 0) == 0).then_some(()));
+    stop(broker);
+    let first = i64::MAX - 6;
+    put_in_place(&data, "far", first, &[]);
+    let again = start(alone(&data)).unwrap();
+    let mut kafka = client(&again.address);
+    until("the leader leads", || (latest(&mut kafka, "far", 0) == first).then_some(()));
+    assert_eq!(produce(&mut kafka, "far", -1, aged(&[2, 1])), Ok(first));
+    assert_eq!(produce(&mut kafka, "far", -1, aged(&[2, 1, 0, 0, 0])), Err(ErrorCode::UnknownServerError));
+    assert_eq!(produce(&mut kafka, "far", -1, aged(&[9, 0, 0])), Ok(first + 2), "what there is room for");
+    assert_eq!(latest(&mut kafka, "far", 0), first + 5);
+    assert_eq!((list(&mut kafka, "far", 0, -2), list(&mut kafka, "far", 0, 0)), (first, first));
+    assert_eq!(list(&mut kafka, "far", 0, -3), first + 3);
+    assert_eq!(consume_from(&mut kafka, "far", first).len(), 5);
+    assert_eq!(produce(&mut kafka, "far", -1, aged(&[0, 0])), Err(ErrorCode::UnknownServerError));
     stop(again);
 }

@@ -8,6 +8,7 @@ import tempfile
 import time
 
 import dumping
+from asking import Asking
 from better import Better
 from carrying import Carrying
 from compacting import BROKER as CLEANER, Compacting
@@ -48,11 +49,15 @@ def carry(options, directory):
     return Carrying(options, directory).run()
 
 
+def ask(options, directory):
+    return Asking(options, directory).run()
+
+
 def better(options, directory):
     return Better(options, directory).run()
 
 
-PARTS = {"dump": dump, "exchange": exchange, "compact": compact, "carry": carry, "better": better}
+PARTS = {"dump": dump, "exchange": exchange, "compact": compact, "carry": carry, "ask": ask, "better": better}
 
 
 def main():

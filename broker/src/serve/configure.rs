@@ -94,12 +94,10 @@ pub(super) fn store_config(settings: &Settings, seed: u64) -> StoreConfig {
 fn batch_limits(settings: &Settings) -> BatchLimits {
     let mut limits = BatchLimits::default();
     limits.batch_bytes_max = settings.count(&settings::MESSAGE_MAX_BYTES);
-    limits.timestamps = match settings.value(&settings::MESSAGE_TIMESTAMP_TYPE) {
-        TimestampType::CreateTime => TimestampRule::CreateTime {
-            before_ms_max: settings.value(&settings::MESSAGE_TIMESTAMP_BEFORE_MAX_MS),
-            after_ms_max: settings.value(&settings::MESSAGE_TIMESTAMP_AFTER_MAX_MS),
-        },
-        TimestampType::LogAppendTime => TimestampRule::LogAppendTime,
+    // Whose time it is, a log's settings say.
+    limits.timestamps = TimestampRule::CreateTime {
+        before_ms_max: settings.value(&settings::MESSAGE_TIMESTAMP_BEFORE_MAX_MS),
+        after_ms_max: settings.value(&settings::MESSAGE_TIMESTAMP_AFTER_MAX_MS),
     };
     limits.compressed = match settings.value(&settings::VALIDATE_COMPRESSED) {
         ValidateCompressed::Full => EngineCompressed::Full,

@@ -42,7 +42,7 @@ pub use produced::{
     BatchLimits, KeyRule, OffsetsExhausted, ProducedBatch, StampedBatch, TimestampRule, ValidateCompressed,
 };
 pub use record::{RecordDamage, RecordHeaders, RecordView, Records};
-pub use refusal::{BatchRefusal, RefusalKind};
+pub use refusal::{BatchRefusal, RecordRefusal, RefusalKind, RefusedRecords};
 pub use replicated::{Dropped, ReplicaRefusal, ReplicatedBatches};
 pub use scan::{Scan, ScanStop, StopReason, find_batch, scan};
 pub use view::{BatchDamage, BatchView};

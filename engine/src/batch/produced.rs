@@ -16,7 +16,7 @@ use super::varint::{SliceSource, Source};
 use super::view::crc_of;
 use super::{
     BatchDamage, BatchHeader, BatchRefusal, BatchView, Compression, DecompressLimits, HeaderDamage,
-    RecordDamage, StopReason, TimestampType,
+    RecordDamage, RecordRefusal, RefusedRecords, StopReason, TimestampType,
 };
 use crate::units::{LeaderEpoch, Offset, Timestamp};
 
@@ -130,7 +130,7 @@ impl ProducedBatch {
         }
         let view = BatchView::parse(&bytes).map_err(|damage| refusal_of(&damage, bytes.len()))?;
         let header = *view.header();
-        check_header(&header, limits)?;
+        check_header(&header)?;
         let max_timestamp = check_records(&view, limits, now)?;
         Ok(Self { bytes, header, max_timestamp })
     }
@@ -285,7 +285,7 @@ fn refusal_of(damage: &BatchDamage, have: usize) -> BatchRefusal {
 }
 
 #[inline]
-fn check_header(header: &BatchHeader, limits: &BatchLimits) -> Result<(), BatchRefusal> {
+fn check_header(header: &BatchHeader) -> Result<(), BatchRefusal> {
     let BatchHeader { record_count, last_offset_delta, attributes, .. } = *header;
     if record_count == 0 || record_count - 1 != last_offset_delta {
         return Err(BatchRefusal::Count { record_count, last_offset_delta });
@@ -295,11 +295,6 @@ fn check_header(header: &BatchHeader, limits: &BatchLimits) -> Result<(), BatchR
     }
     if header.producer_id.is_some() && (header.base_sequence.is_none() || header.producer_epoch.is_none()) {
         return Err(BatchRefusal::ProducerIncomplete);
-    }
-    if limits.timestamps == TimestampRule::LogAppendTime
-        && attributes.timestamp_type() == TimestampType::LogAppendTime
-    {
-        return Err(BatchRefusal::LogAppendTimeClaimed);
     }
     Ok(())
 }
@@ -312,21 +307,24 @@ fn check_records(
     now: Timestamp,
 ) -> Result<Option<Timestamp>, BatchRefusal> {
     let mut header = *view.header();
+    let claims_leaders_time = header.attributes.timestamp_type() == TimestampType::LogAppendTime;
+    let rules = RecordRules { limits, now, claims_leaders_time };
     // Where a producer claims the leader's clock, the records' own timestamps count all the same.
     header.attributes = header.attributes.with_timestamp_type(TimestampType::CreateTime);
     let compression = header.compression();
     if compression == Compression::None {
-        return walk(&mut SliceSource::new(view.records_bytes()), &header, limits, now);
+        return walk(&mut SliceSource::new(view.records_bytes()), &header, &rules);
     }
     if limits.compressed == ValidateCompressed::Header || !compression.is_built() {
-        if let Some(timestamp) = header.max_timestamp {
-            check_timestamp(0, timestamp, limits, now)?;
+        let mut refused = None;
+        if let Some(why) = rules.of_time(header.max_timestamp) {
+            note(&mut refused, 0, why);
         }
-        return Ok(header.max_timestamp);
+        return refused.map_or(Ok(header.max_timestamp), |refused| Err(BatchRefusal::Records(refused)));
     }
     let stream = Decompressor::new(compression, view.records_bytes(), &limits.decompress)
         .map_err(|error| BatchRefusal::Record { record: 0, damage: error.into() })?;
-    walk(&mut StreamSource::new(stream), &header, limits, now)
+    walk(&mut StreamSource::new(stream), &header, &rules)
 }
 
 /// Every check of a leader's on single records, over bytes that are there or that come out of a codec.
@@ -334,12 +332,12 @@ fn check_records(
 fn walk<S: Source>(
     source: &mut S,
     header: &BatchHeader,
-    limits: &BatchLimits,
-    now: Timestamp,
+    rules: &RecordRules<'_>,
 ) -> Result<Option<Timestamp>, BatchRefusal> {
     let compressed = header.compression() != Compression::None;
     // Kafka begins at -1, "none", so that timestamps below it do not count.
     let mut greatest = Timestamp::from_millis(-1);
+    let mut refused = None;
     for record in 0..header.record_count {
         let damaged = |damage| BatchRefusal::Record { record, damage };
         let raw = read_record(source).map_err(damaged)?;
@@ -350,35 +348,52 @@ fn walk<S: Source>(
         if offset_of(header, delta).is_none() {
             return Err(damaged(RecordDamage::OffsetDelta { delta }));
         }
-        if raw.key.is_none() && limits.keys == KeyRule::Required {
-            return Err(BatchRefusal::KeyMissing { record });
+        let timestamp = timestamp_of(header, raw.timestamp_delta);
+        if let Some(why) = rules.of_record(raw.key.is_some(), timestamp) {
+            note(&mut refused, record, why);
         }
-        if let Some(timestamp) = timestamp_of(header, raw.timestamp_delta) {
-            check_timestamp(record, timestamp, limits, now)?;
-            greatest = greatest.max(timestamp);
-        }
+        greatest = timestamp.map_or(greatest, |timestamp| greatest.max(timestamp));
     }
     let record = header.record_count - 1;
     match source.at_end() {
-        Ok(true) => Ok((greatest.millis() != -1).then_some(greatest)),
+        Ok(true) => match refused {
+            Some(refused) => Err(BatchRefusal::Records(refused)),
+            None => Ok((greatest.millis() != -1).then_some(greatest)),
+        },
         Ok(false) => Err(BatchRefusal::Record { record, damage: RecordDamage::Leftover }),
         Err(damage) => Err(BatchRefusal::Record { record, damage }),
     }
 }
 
-#[inline]
-fn check_timestamp(
-    record: i32,
-    timestamp: Timestamp,
-    limits: &BatchLimits,
+/// What a topic asks of single records, and what their batch says of all of them.
+struct RecordRules<'a> {
+    limits: &'a BatchLimits,
     now: Timestamp,
-) -> Result<(), BatchRefusal> {
-    let TimestampRule::CreateTime { before_ms_max, after_ms_max } = limits.timestamps else {
-        return Ok(());
-    };
-    let age = now.millis().saturating_sub(timestamp.millis());
-    if age > before_ms_max || age.saturating_neg() > after_ms_max {
-        return Err(BatchRefusal::TimestampOutOfRange { record, timestamp, now });
+    claims_leaders_time: bool,
+}
+
+impl RecordRules<'_> {
+    #[inline]
+    fn of_record(&self, has_key: bool, timestamp: Option<Timestamp>) -> Option<RecordRefusal> {
+        if !has_key && self.limits.keys == KeyRule::Required {
+            return Some(RecordRefusal::KeyMissing);
+        }
+        self.of_time(timestamp)
     }
-    Ok(())
+
+    #[inline]
+    fn of_time(&self, timestamp: Option<Timestamp>) -> Option<RecordRefusal> {
+        let TimestampRule::CreateTime { before_ms_max, after_ms_max } = self.limits.timestamps else {
+            return self.claims_leaders_time.then_some(RecordRefusal::LogAppendTimeClaimed);
+        };
+        let (timestamp, now) = (timestamp?, self.now);
+        let age = now.millis().saturating_sub(timestamp.millis());
+        let is_out_of_range = age > before_ms_max || age.saturating_neg() > after_ms_max;
+        is_out_of_range.then_some(RecordRefusal::TimestampOutOfRange { timestamp, now })
+    }
+}
+
+#[cold]
+fn note(refused: &mut Option<Box<RefusedRecords>>, record: i32, why: RecordRefusal) {
+    refused.get_or_insert_default().note(record, why);
 }

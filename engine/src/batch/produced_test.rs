@@ -6,7 +6,8 @@ use super::header::HEADER_BYTES;
 use super::testing::{NOW, batch, epoch, header, offset, produced, sealed, stamped};
 use super::{
     Attributes, BatchBuilder, BatchHeader, BatchLimits, BatchRefusal, BatchView, Compression, KeyRule,
-    ProducedBatch, RefusalKind, TimestampRule, TimestampType, ValidateCompressed,
+    ProducedBatch, RecordRefusal, RefusalKind, RefusedRecords, TimestampRule, TimestampType,
+    ValidateCompressed,
 };
 use crate::units::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
@@ -159,7 +160,8 @@ fn timestamps_are_refused_beyond_the_limits_and_accepted_at_them() {
                 Ok(_) => assert!(accepted, "{compression} {millis}"),
                 Err(refusal) => {
                     assert!(!accepted, "{compression} {millis}");
-                    assert_eq!((refusal.kind(), refusal.record()), (RefusalKind::InvalidTimestamp, Some(1)));
+                    let named: Vec<i32> = refusal.records().iter().map(|(record, _)| *record).collect();
+                    assert_eq!((refusal.kind(), named), (RefusalKind::InvalidTimestamp, vec![1]));
                 }
             }
         }
@@ -178,10 +180,40 @@ fn a_compacted_topic_needs_keys() {
         builder.push(None, Some(b""), None, &[]).unwrap();
         builder.push(None, None, Some(b"v"), &[]).unwrap();
         let refusal = ProducedBatch::check(builder.finish().unwrap(), &limits, NOW).unwrap_err();
-        assert_eq!(
-            (refusal, refusal.kind()),
-            (BatchRefusal::KeyMissing { record: 1 }, RefusalKind::InvalidRecord)
-        );
+        assert_eq!(refusal.records(), [(1, RecordRefusal::KeyMissing)]);
+        assert_eq!(refusal.kind(), RefusalKind::InvalidRecord);
+    }
+}
+
+#[test]
+fn every_record_that_is_refused_is_named_up_to_a_bound() {
+    let timestamps = TimestampRule::CreateTime { before_ms_max: 1_000, after_ms_max: 500 };
+    let limits = BatchLimits { keys: KeyRule::Required, timestamps, ..BatchLimits::default() };
+    for compression in Compression::ALL {
+        let of = |records: &[(Option<&[u8]>, i64)]| {
+            let mut builder = BatchBuilder::new(compression);
+            for (key, at) in records {
+                builder.push(Some(Timestamp::from_millis(NOW.millis() + at)), *key, Some(b"v"), &[]).unwrap();
+            }
+            ProducedBatch::check(builder.finish().unwrap(), &limits, NOW).unwrap_err()
+        };
+        let out_of_range = |at| RecordRefusal::TimestampOutOfRange {
+            timestamp: Timestamp::from_millis(NOW.millis() + at),
+            now: NOW,
+        };
+        let refusal = of(&[(None, 0), (Some(b"k"), 0), (None, 501), (Some(b"k"), -1_001), (Some(b"k"), 501)]);
+        let named = [
+            (0, RecordRefusal::KeyMissing),
+            (2, RecordRefusal::KeyMissing),
+            (3, out_of_range(-1_001)),
+            (4, out_of_range(501)),
+        ];
+        assert_eq!((refusal.records(), refusal.kind()), (&named[..], RefusalKind::InvalidTimestamp));
+        assert_eq!(refusal.to_string(), "4 of the batch's records are refused; record 0: it has no key");
+        let many = vec![(None, 0); RefusedRecords::NAMED_MAX + 5];
+        let refusal = of(&many);
+        assert_eq!(refusal.records().len(), RefusedRecords::NAMED_MAX);
+        assert!(matches!(&refusal, BatchRefusal::Records(refused) if refused.count() == 1_005), "{refusal}");
     }
 }
 

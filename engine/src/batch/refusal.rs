@@ -18,8 +18,69 @@ pub enum RefusalKind {
     UnknownServerError,
 }
 
-/// Why a leader refuses a batch. Nothing was appended.
+/// Why a topic does not take a record that is sound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordRefusal {
+    /// A compacted topic needs a key in every record.
+    #[error("it has no key")]
+    KeyMissing,
+    /// Too far from the broker's clock.
+    #[error("it has the timestamp {}, the broker's clock says {}", timestamp.millis(), now.millis())]
+    TimestampOutOfRange {
+        /// Its timestamp.
+        timestamp: Timestamp,
+        /// The broker's clock.
+        now: Timestamp,
+    },
+    /// Its batch claims a leader's timestamp on a topic where leaders give them.
+    #[error("it claims to have its timestamp from the leader")]
+    LogAppendTimeClaimed,
+}
+
+/// The records of a sound batch that a topic does not take. All of the batch is refused for them; a producer that is told which they are can
+/// send the others again (KIP-467).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RefusedRecords {
+    named: Vec<(i32, RecordRefusal)>,
+    count: u32,
+    are_of_time: bool,
+}
+
+impl RefusedRecords {
+    /// So many are named, whatever a batch may be made of; the others are counted.
+    pub const NAMED_MAX: usize = 1_000;
+
+    /// One more, by its index in the batch.
+    #[cold]
+    pub(super) fn note(&mut self, record: i32, why: RecordRefusal) {
+        self.count += 1;
+        self.are_of_time |= why != RecordRefusal::KeyMissing;
+        if self.named.len() < Self::NAMED_MAX {
+            self.named.push((record, why));
+        }
+    }
+
+    /// How many there are.
+    pub const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The first of them, by their indexes in the batch.
+    pub fn named(&self) -> &[(i32, RecordRefusal)] {
+        &self.named
+    }
+}
+
+impl std::fmt::Display for RefusedRecords {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of the batch's records are refused", self.count)?;
+        self.named.first().map_or(Ok(()), |(record, why)| write!(f, "; record {record}: {why}"))
+    }
+}
+
+/// Why a leader refuses a batch. Nothing was appended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BatchRefusal {
     /// The bytes hold no whole batch.
@@ -91,9 +152,6 @@ pub enum BatchRefusal {
     /// A producer id without an epoch or a sequence.
     #[error("a producer id without epoch or sequence")]
     ProducerIncomplete,
-    /// The batch claims a leader's timestamp on a topic where leaders give them.
-    #[error("a producer's batch claims to have its timestamp from the leader")]
-    LogAppendTimeClaimed,
     /// A record is damaged, or the compressed stream of them.
     #[error("record {record}: {damage}")]
     Record {
@@ -110,29 +168,17 @@ pub enum BatchRefusal {
         /// Its offset delta.
         delta: i32,
     },
-    /// A compacted topic needs a key in every record.
-    #[error("record {record} has no key")]
-    KeyMissing {
-        /// Its index in the batch.
-        record: i32,
-    },
-    /// Too far from the broker's clock.
-    #[error("record {record} has the timestamp {}, the broker's clock says {}", timestamp.millis(), now.millis())]
-    TimestampOutOfRange {
-        /// Its index in the batch.
-        record: i32,
-        /// Its timestamp.
-        timestamp: Timestamp,
-        /// The broker's clock.
-        now: Timestamp,
-    },
+    /// Some of its records are not for this topic.
+    #[error("{0}")]
+    Records(Box<RefusedRecords>),
 }
 
 impl BatchRefusal {
     /// What the producer is told, as Kafka 4.3 does.
     ///
     /// Kafka has no limit on what comes out of a compressed batch; here it is a corrupt message, like a stream that cannot be read.
-    pub const fn kind(&self) -> RefusalKind {
+    /// Where records are refused for their time and others for their keys, it is the time that counts.
+    pub fn kind(&self) -> RefusalKind {
         match self {
             Self::Length { .. }
             | Self::Magic { .. }
@@ -145,24 +191,16 @@ impl BatchRefusal {
             | Self::Count { .. }
             | Self::Control
             | Self::ProducerIncomplete
-            | Self::Record { .. }
-            | Self::KeyMissing { .. } => RefusalKind::InvalidRecord,
-            Self::LogAppendTimeClaimed | Self::TimestampOutOfRange { .. } => RefusalKind::InvalidTimestamp,
+            | Self::Record { .. } => RefusalKind::InvalidRecord,
+            Self::Records(refused) if refused.are_of_time => RefusalKind::InvalidTimestamp,
+            Self::Records(_) => RefusalKind::InvalidRecord,
             Self::TooLarge { .. } => RefusalKind::MessageTooLarge,
             Self::Codec { .. } | Self::InnerOffset { .. } => RefusalKind::UnknownServerError,
         }
     }
 
-    /// The index of the record that is to blame, where it is one.
-    pub const fn record(&self) -> Option<i32> {
-        if let Self::Record { record, .. }
-        | Self::InnerOffset { record, .. }
-        | Self::KeyMissing { record }
-        | Self::TimestampOutOfRange { record, .. } = self
-        {
-            Some(*record)
-        } else {
-            None
-        }
+    /// The records that are refused, by their indexes in the batch, where it is they that are to blame.
+    pub fn records(&self) -> &[(i32, RecordRefusal)] {
+        if let Self::Records(refused) = self { refused.named() } else { &[] }
     }
 }

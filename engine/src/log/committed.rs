@@ -14,6 +14,7 @@ use super::noting::transaction_marker;
 use super::producers::read_snapshot;
 use super::read::{ColdRead, Isolation, Read};
 use super::{ReadError, Records};
+use crate::batch::BatchView;
 use crate::index::AbortedTransaction;
 use crate::segment::{
     AtDamage, FileKind, OpenTransactions, Segment, Transactions, Walk, WalkError, file_path,
@@ -78,6 +79,9 @@ impl Inner {
             let Some(segment) = view.segments.get(number) else { break };
             let known = self.look_through(view, number, end, Effort::of(source));
             let Some(known) = known.map_err(|error| damaged(segment, error))? else { return Ok(None) };
+            if let Some(position) = known.doubt_in(from, end) {
+                return Err(damaged(segment, WalkError::Damaged(position)));
+            }
             aborted.extend(known.aborted_in(from, end));
             if known.has_all_below(end) {
                 break;
@@ -169,19 +173,27 @@ impl Inner {
 }
 
 /// Shows the batches from where it has stopped, until nothing behind can concern records below `end`, or those that begin below `until`. What
-/// lies there and is damaged is passed over.
+/// is known to be damaged is passed over, with doubts about what is open there. Of markers the CRC is checked, because one that cannot be read
+/// would leave aborted records standing.
 fn walk(segment: &Arc<Segment>, known: &mut Transactions, end: Offset, until: u64) -> Result<(), WalkError> {
     let mut walk = Walk::new(segment, known.position, AtDamage::PassOver)?;
     while !known.has_all_below(end) && known.position < until {
-        let Some((position, frame)) = walk.next()? else {
+        let next = walk.next()?;
+        if walk.has_passed_damage() {
+            known.passed_damage();
+        }
+        let Some((position, frame)) = next else {
             known.position = known.position.max(until);
             break;
         };
         if let Some(header) = walk.header(position) {
             if let Some(batch) = ProducerBatch::from_header(&header) {
                 known.batch(&batch, header.base_offset);
-            } else if header.attributes.is_control() {
+            } else if header.attributes.is_control() || header.producer_id.is_some() {
                 let bytes = walk.batch_bytes(position, frame.size)?;
+                if BatchView::parse(&bytes).is_err() {
+                    return Err(WalkError::Damaged(position));
+                }
                 if let Some(marker) = transaction_marker(&header, &bytes) {
                     known.marker(&marker, header.base_offset);
                 }

@@ -23,12 +23,23 @@ pub(crate) struct Transactions {
     pub(crate) behind: Offset,
     open: Open,
     aborted: Vec<AbortedTransaction>,
+    doubts: Vec<Doubt>,
+}
+
+/// Damage that was passed over while transactions were open: it may hide how they ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Doubt {
+    position: u64,
+    /// Where the first of them began.
+    first: Offset,
+    /// The end of what was seen of them.
+    behind: Offset,
 }
 
 impl Transactions {
     /// Nothing of a segment was looked at yet, in front of which these are open.
     pub(crate) fn begin(base: Offset, open: Open) -> Self {
-        Self { position: 0, behind: base, open, aborted: Vec::new() }
+        Self { position: 0, behind: base, open, ..Self::default() }
     }
 
     /// The transactions that a snapshot of producers has open.
@@ -60,6 +71,21 @@ impl Transactions {
                 last_stable,
             });
         }
+    }
+
+    /// Known damage lies behind what was looked at.
+    pub(crate) fn passed_damage(&mut self) {
+        let Some(first) = self.open.values().min().copied() else { return };
+        let doubt = Doubt { position: self.position, first, behind: self.behind };
+        if self.doubts.last() != Some(&doubt) {
+            self.doubts.push(doubt);
+        }
+    }
+
+    /// Where damage lies that may hide how a transaction ended that has records from `from` on and below `end`.
+    pub(crate) fn doubt_in(&self, from: Offset, end: Offset) -> Option<u64> {
+        let here = |doubt: &&Doubt| doubt.first < end && from < doubt.behind;
+        self.doubts.iter().find(here).map(|doubt| doubt.position)
     }
 
     /// Whether no batch behind what was looked at can end a transaction that has records below `end`.

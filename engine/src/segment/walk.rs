@@ -50,6 +50,7 @@ pub(crate) struct Walk {
     lowest: Offset,
     damaged: Option<Arc<[DamagedRange]>>,
     at_damage: AtDamage,
+    has_passed_damage: bool,
     /// How much is read at once, by the size of the last batch.
     window_bytes: usize,
 }
@@ -67,12 +68,15 @@ impl Walk {
             lowest: segment.base(),
             damaged: segment.damaged(),
             at_damage,
+            has_passed_damage: false,
         })
     }
 
     /// The next batch and its position; `None` at the end.
     pub(crate) fn next(&mut self) -> Result<Option<(u64, Frame)>, WalkError> {
+        self.has_passed_damage = false;
         while let Some(until) = self.known_damage() {
+            self.has_passed_damage = true;
             match self.at_damage {
                 AtDamage::Stop => return Err(WalkError::Damaged(self.position)),
                 AtDamage::PassOver if until == self.position => break,
@@ -97,6 +101,11 @@ impl Walk {
         self.lowest = frame.end();
         self.window_bytes = if frame.size > WINDOW_BYTES { HEADER_BYTES } else { WINDOW_BYTES };
         Ok(Some((position, frame)))
+    }
+
+    /// Whether known damage lies between what [`Walk::next`] gave last, or the end, and what it gave before.
+    pub(crate) const fn has_passed_damage(&self) -> bool {
+        self.has_passed_damage
     }
 
     /// Goes on at `position`, where no batch begins below `lowest`.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::kafka_test::unpack_directory;
 use super::test_support::*;
 use super::{Job, JobDone, JobKind, Store, StoreConfig};
-use crate::batch::{BatchBuilder, Compression, TransactionEnd, transaction_marker};
+use crate::batch::{BatchBuilder, Compression, TransactionEnd, scan, transaction_marker};
 use crate::disk::{Disk, Open, PosixDisk, SimulatedDisk, SyncThread};
 use crate::index::{AbortedTransaction, append_aborted, decode_aborted};
-use crate::log::{Log, LogConfig};
+use crate::log::{Log, LogConfig, Read, ReadError};
 use crate::segment::{FileKind, file_path, parse_file_name};
 use crate::units::{Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
@@ -216,6 +216,58 @@ fn a_marker_in_damage_takes_nothing_from_the_index() {
     assert_eq!(indexed(&disk), aborted);
     let mark = disk.contents(&Path::new(DATA).join(".kafka_cleanshutdown")).unwrap();
     assert!(String::from_utf8(mark).unwrap().contains("\"aborted_crc\":null"), "nothing is proved");
+}
+
+/// What a reader of committed records is given of the batch at an offset, however little that is.
+fn read_committed(store: &Store, log: &Log, from: Offset) -> Result<Vec<AbortedTransaction>, ReadError> {
+    let read = match log.read_committed(from, log.written(), 1, true)? {
+        Read::Cold(asked) => {
+            let JobDone::Read { result, .. } = Job::ColdRead(asked).run(store) else { panic!("a cold read") };
+            result?
+        }
+        read => read,
+    };
+    let Read::Records(records) = read else { panic!("there are records") };
+    Ok(records.aborted)
+}
+
+#[test]
+fn a_marker_that_cannot_be_read_leaves_no_aborted_record_standing() {
+    // Its CRC, its value, its producer, and the bit that makes it a marker.
+    for (at_byte, flip) in [(17, 1), (75, 1), (50, 1), (22, 0x20)] {
+        let (disk, aborted) = stopped();
+        let one = aborted[1];
+        let entries = disk.list(Path::new(LOG)).unwrap();
+        let logs = entries.iter().map(|entry| entry.name.as_str()).filter(|name| name.ends_with(".log"));
+        let places = logs.filter_map(|name| {
+            let path = Path::new(LOG).join(name);
+            let bytes = disk.contents(&path).unwrap();
+            let place =
+                scan(&bytes, 0).map(Result::unwrap).find(|(_, b)| b.header().base_offset == one.marker);
+            place.map(|(position, _)| (path.clone(), position))
+        });
+        let (path, position) = places.collect::<Vec<_>>().remove(0);
+        let at_byte = position + at_byte;
+        let old = disk.contents(&path).unwrap()[usize::try_from(at_byte).unwrap()];
+        disk.open(&path, Open::Write).unwrap().write_all_at(&[old ^ flip], at_byte).unwrap();
+        let (store, log) = log_of(&disk);
+        assert_eq!(
+            read_committed(&store, &log, aborted[0].first).unwrap(),
+            [aborted[0]],
+            "what is before it"
+        );
+        for what in ["not known yet", "known"] {
+            let refused = read_committed(&store, &log, one.first).unwrap_err();
+            assert!(matches!(refused, ReadError::Damaged { .. }), "{what}: {refused}");
+            let segment = parse_file_name(path.file_name().unwrap().to_str().unwrap()).unwrap().0;
+            Job::Examine { log: log.id(), segment }.run(&store);
+            assert_eq!(log.damaged().len(), 1, "byte {at_byte}");
+        }
+        let behind = aborted.iter().find(|other| other.first > one.marker).unwrap();
+        assert_eq!(read_committed(&store, &log, behind.first).unwrap(), [*behind], "what is behind it");
+        store.close(serde_json::Map::new(), None).unwrap();
+        assert_eq!(indexed(&disk), aborted, "and nothing is taken from the index");
+    }
 }
 
 #[test]

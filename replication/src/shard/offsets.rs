@@ -1,6 +1,6 @@
 //! `ListOffsets` and `OffsetForLeaderEpoch`: questions that a log answers at once.
 
-use highwater_engine::log::{Isolation, TimestampedOffset};
+use highwater_engine::log::{Isolation, ReadError, TimestampedOffset};
 use highwater_engine::units::{LeaderEpoch, Offset, Timestamp};
 
 use super::{ReplicaKey, Shard, errors};
@@ -16,13 +16,32 @@ use crate::wire::offset_for_leader_epoch::{
 };
 use crate::wire::{ErrorCode, RequestHeader};
 
-/// The timestamps that mean something else, and the version each came with.
-const LATEST: i64 = -1;
-const EARLIEST: i64 = -2;
-const MAX_TIMESTAMP: i64 = -3;
-const EARLIEST_LOCAL: i64 = -4;
-const LATEST_TIERED: i64 = -5;
-const EARLIEST_PENDING_UPLOAD: i64 = -6;
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    Latest,
+    Earliest,
+    MaxTimestamp,
+    /// What only a tiered log has.
+    Tiered,
+    At(Timestamp),
+}
+
+impl Wanted {
+    /// Some timestamps mean something else, each from a version on.
+    fn of(timestamp: i64, version: i16) -> Result<Self, ErrorCode> {
+        match timestamp {
+            -1 => Ok(Self::Latest),
+            -2 => Ok(Self::Earliest),
+            -3 if version >= 7 => Ok(Self::MaxTimestamp),
+            -4 if version >= 8 => Ok(Self::Earliest),
+            -5 if version >= 9 => Ok(Self::Tiered),
+            -6 if version >= 11 => Ok(Self::Tiered),
+            time if time >= 0 => Ok(Self::At(Timestamp::from_millis(time))),
+            _ => Err(ErrorCode::UnsupportedVersion),
+        }
+    }
+}
 
 impl Shard {
     pub(super) fn on_list_offsets(&mut self, slot: Slot, header: &RequestHeader, body: ListOffsetsRequest) {
@@ -35,9 +54,10 @@ impl Shard {
         let version = header.version;
         let topics = body.topics.into_iter().map(|topic| {
             let partitions = topic.partitions.iter().map(|partition| {
-                let found = self
-                    .find(&topic.name, None, partition.partition_index)
-                    .and_then(|key| self.list_offset(key, reader, version, partition));
+                let found = Wanted::of(partition.timestamp, version).and_then(|wanted| {
+                    let key = self.find(&topic.name, None, partition.partition_index)?;
+                    self.list_offset(key, reader, wanted, partition)
+                });
                 let answer = match found {
                     Ok(found) => found,
                     Err(error_code) => ListOffsetsPartitionResponse { error_code, ..Default::default() },
@@ -55,7 +75,7 @@ impl Shard {
         &self,
         key: ReplicaKey,
         (asker, isolation): (Asker, Isolation),
-        version: i16,
+        wanted: Wanted,
         part: &ListOffsetsPartition,
     ) -> Result<ListOffsetsPartitionResponse, ErrorCode> {
         let replica = self.replicas.get(&key).ok_or(ErrorCode::NotLeaderOrFollower)?;
@@ -95,22 +115,14 @@ impl Shard {
             None => nothing(),
         };
         let log = &replica.log;
-        match part.timestamp {
-            LATEST if settled => Ok(at(ceiling)),
-            LATEST => Err(ErrorCode::OffsetNotAvailable),
-            EARLIEST => Ok(at(log.start())),
-            EARLIEST_LOCAL if version >= 8 => Ok(at(log.start())),
-            MAX_TIMESTAMP if version >= 7 && !settled => Err(ErrorCode::OffsetNotAvailable),
-            MAX_TIMESTAMP if version >= 7 => {
-                by_time(log.max_timestamp(ceiling).map_err(|error| errors::of_read(&error))?)
-            }
-            LATEST_TIERED if version >= 9 => Ok(ListOffsetsPartitionResponse::default()),
-            EARLIEST_PENDING_UPLOAD if version >= 11 => Ok(ListOffsetsPartitionResponse::default()),
-            time if time >= 0 => {
-                let found = log.offset_for_timestamp(Timestamp::from_millis(time), ceiling);
-                by_time(found.map_err(|error| errors::of_read(&error))?)
-            }
-            _ => Err(ErrorCode::UnsupportedVersion),
+        let read = |error: ReadError| errors::of_read(&error);
+        match wanted {
+            Wanted::Latest | Wanted::MaxTimestamp if !settled => Err(ErrorCode::OffsetNotAvailable),
+            Wanted::Latest => Ok(at(ceiling)),
+            Wanted::Earliest => Ok(at(log.start())),
+            Wanted::MaxTimestamp => by_time(log.max_timestamp(ceiling).map_err(read)?),
+            Wanted::Tiered => Ok(ListOffsetsPartitionResponse::default()),
+            Wanted::At(time) => by_time(log.offset_for_timestamp(time, ceiling).map_err(read)?),
         }
     }
 

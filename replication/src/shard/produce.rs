@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use highwater_engine::batch::ProducedBatch;
+use highwater_engine::batch::{ProducedBatch, RecordRefusal};
 use highwater_engine::units::{LeaderEpoch, Now, Offset, Timestamp};
 
 use super::event::{CloseReason, Out};
@@ -10,7 +10,8 @@ use super::{ReplicaKey, Shard, errors};
 use crate::partition::{AckWait, Acks, Input, ProduceRefusal, WaitId, WaitOutcome};
 use crate::pending::Slot;
 use crate::wire::produce::{
-    PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse,
+    BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest,
+    ProduceResponse, TopicProduceResponse,
 };
 use crate::wire::{ErrorCode, RequestHeader};
 
@@ -133,25 +134,26 @@ impl Shard {
                 return (PartitionProduceResponse { current_leader, ..failed(index, error) }, None);
             }
         };
-        let limits = self.limits_for(&replica.log.config());
-        let batch = match ProducedBatch::check(data.records.unwrap_or_default(), &limits, now.wall) {
+        let refused = |error_code, message: String| PartitionProduceResponse {
+            log_start_offset: replica.log.start().value(),
+            error_message: Some(message),
+            ..failed(index, error_code)
+        };
+        let batch = match ProducedBatch::check(data.records.unwrap_or_default(), &replica.limits, now.wall) {
             Ok(batch) if batch.header().attributes.is_transactional() => {
                 return (failed(index, ErrorCode::TransactionalIdAuthorizationFailed), None);
             }
             Ok(batch) => batch,
             Err(refusal) => {
-                let answer = failed(index, errors::of_batch(refusal.kind()));
-                return (
-                    PartitionProduceResponse { error_message: Some(refusal.to_string()), ..answer },
-                    None,
-                );
+                let answer = refused(errors::of_batch(refusal.kind()), refusal.to_string());
+                let record_errors = refusal.records().iter().map(of_record).collect();
+                return (PartitionProduceResponse { record_errors, ..answer }, None);
             }
         };
         let appended = match replica.log.append(permit, batch, now) {
             Ok(appended) => appended,
             Err(error) => {
-                let answer = failed(index, errors::of_append(&error));
-                return (PartitionProduceResponse { error_message: Some(error.to_string()), ..answer }, None);
+                return (refused(errors::of_append(&error), error.to_string()), None);
             }
         };
         let log_start_offset = replica.log.start().value();
@@ -198,6 +200,10 @@ impl Shard {
         produce.response.node_endpoints = self.endpoints(answers.map(|answer| &answer.current_leader));
         self.reply(slot, &produce.header, &produce.response.into());
     }
+}
+
+fn of_record((record, why): &(i32, RecordRefusal)) -> BatchIndexAndErrorMessage {
+    BatchIndexAndErrorMessage { batch_index: *record, batch_index_error_message: Some(why.to_string()) }
 }
 
 fn failed(index: i32, error_code: ErrorCode) -> PartitionProduceResponse {

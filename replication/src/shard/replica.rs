@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use highwater_engine::batch::BatchLimits;
 use highwater_engine::log::{Log, LogFacts};
 use highwater_engine::units::{Monotonic, Now, Offset, TopicId, TopicPartition};
 
@@ -21,6 +22,8 @@ pub(super) struct Replica {
     pub(super) topic_id: TopicId,
     pub(super) log: Log,
     pub(super) machine: Partition,
+    /// What its topic asks of the batches that producers send.
+    pub(super) limits: BatchLimits,
     /// Which connection fetches it, while it follows.
     pub(super) lane: Option<Lane>,
     /// When the timer that was set last goes off.
@@ -36,12 +39,13 @@ pub(super) struct Panicked {
 }
 
 impl Replica {
-    pub(super) fn new(topic_id: TopicId, log: Log, machine: Partition) -> Self {
+    pub(super) fn new(topic_id: TopicId, log: Log, machine: Partition, limits: BatchLimits) -> Self {
         Self {
             name: machine.name().clone(),
             topic_id,
             log,
             machine,
+            limits,
             lane: None,
             timer: None,
             recent: VecDeque::with_capacity(RECENT_INPUTS),

@@ -137,7 +137,8 @@ impl Shard {
         self.watermarks.changed(now.monotonic, name, known_committed);
         let (node, config) = (self.config.node, self.config.partition);
         let machine = Partition::new(node, name.clone(), id, config, self.rules, known_committed);
-        let replica = Replica::new(id, log, machine);
+        let limits = self.batch_limits(name.topic(), &log.config());
+        let replica = Replica::new(id, log, machine, limits);
         let key = ReplicaKey(self.next_key);
         self.next_key += 1;
         self.by_name.insert(name.clone(), key);
@@ -233,11 +234,18 @@ impl Shard {
         self.by_log.remove(&replica.log.id());
     }
 
-    /// What is asked of the batches that producers send to a log.
-    pub(super) fn limits_for(&self, log: &LogConfig) -> BatchLimits {
+    /// What is asked of the batches that producers send: the broker's settings, as far as the topic does not say otherwise.
+    fn batch_limits(&self, topic: &str, log: &LogConfig) -> BatchLimits {
         let mut limits = self.config.batch;
+        let configs = self.view.state().topics.get(topic).map(|topic| &topic.configs);
+        let said = |key: &str| configs.and_then(|configs| configs.get(key));
+        set(&mut limits.batch_bytes_max, said("max.message.bytes").and_then(|value| value.parse().ok()));
         if log.timestamps == TimestampSource::Append {
             limits.timestamps = TimestampRule::LogAppendTime;
+        } else if let TimestampRule::CreateTime { before_ms_max, after_ms_max } = &mut limits.timestamps {
+            let ms = |key| said(key).and_then(|value| value.parse().ok());
+            set(before_ms_max, ms("message.timestamp.before.max.ms"));
+            set(after_ms_max, ms("message.timestamp.after.max.ms"));
         }
         if log.cleanup != Cleanup::Delete {
             limits.keys = KeyRule::Required;

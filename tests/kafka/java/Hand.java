@@ -85,6 +85,8 @@ public final class Hand {
             case "producers" -> producers(topic, done);
             case "read" -> read(topic, order.path("isolation").asText("read_uncommitted"), done);
             case "files" -> files(order, done);
+            case "ask" -> Wire.ask(bootstrap, order, done);
+            case "batch" -> Wire.batch(order, done);
             default -> throw new IllegalArgumentException("no such order");
         }
     }
