@@ -6,19 +6,31 @@ import struct
 import time
 
 from model import Model, records_of
-from sides import Embedder, Kafka, Refused, carry_out, files_of, put_in_place, read_checkpoint, write_checkpoint
+from sides import Embedder, Highwater, Kafka, Refused, carry_out, files_of, put_in_place, read_checkpoint, write_checkpoint
 
 SEGMENTS = {"segment.ms": 60_000, "index.interval.bytes": 0, "retention.ms": -1}
 TOPICS = {"aborted": SEGMENTS, "torn": {}, "timeless": SEGMENTS, "deleted": SEGMENTS, "dated": {}, "zeros": {}, "leapt": SEGMENTS, "lowered": SEGMENTS}
 JUMP_MS, DAY_MS = 100_000, 86_400_000
 OURS = {"segment_bytes_max": 1 << 20, "index_interval_bytes": 0}
 LENGTH_OVERHEAD = 12
+NOT_LEADER_OR_FOLLOWER = 6
+
+
+def spoil(path, right, wrong):
+    """Changes one line of a small file."""
+    with open(path) as file:
+        text = file.read()
+    if right not in text:
+        raise SystemExit(f"{path} has no {right!r}: {text}")
+    with open(path, "w") as file:
+        file.write(text.replace(right, wrong))
 
 
 class Better:
     def __init__(self, options, directory):
         self.binary, self.directory = options.embedder, directory
         self.kafka = Kafka(f"{directory}/kafka-better", options.port, ())
+        self.highwater = Highwater(options.highwater, f"{directory}/ours-better", options.port)
         self.models = {name: Model(name) for name in TOPICS}
         self.begun = int(time.time() * 1000) - 3 * DAY_MS
         self.faults, self.kept = [], f"{directory}/kafka-better-kept"
@@ -209,12 +221,62 @@ class Better:
         self.faults += model.faults("Kafka behind us", found["start"], found["end"], found["records"], committed=True)
         self.kafka.end("stop")
 
+    def unreadable(self):
+        """A log file that cannot be read, after an unclean stop: Kafka gives up the directory, and with its only one itself."""
+        self.anew()
+        os.remove(f"{self.kafka.data}/.kafka_cleanshutdown")
+        path = self.last_log("torn")
+        os.remove(path)
+        os.mkdir(path)
+        data = f"{self.directory}/better-unreadable"
+        carry_out(self.kafka.data, data, ["torn-0", "dated-0"])
+        embedder = Embedder(self.binary, data, OURS, f"{self.directory}/embedder.err")
+        refused = embedder.opened["refused"]
+        self.expect(len(refused) == 1 and "torn-0" in refused[0], f"unreadable: ours does not open {refused}")
+        self.is_whole(embedder, "dated")
+        embedder.close()
+        self.does_not_start("unreadable")
+
+    def numbered(self):
+        """A number that is none in the checkpoint of high watermarks: of no partition in the directory Kafka becomes leader, also of none whose
+        line is right. We take none of that file's words, and the log's."""
+        self.anew()
+        path = f"{self.kafka.data}/replication-offset-checkpoint"
+        spoil(path, "dated 0 30", "dated 0 3x0")
+        self.kafka.start()
+        for name in ("dated", "torn"):
+            code = self.latest(self.kafka, name)[0]
+            self.expect(code == NOT_LEADER_OR_FOLLOWER, f"{name}: Kafka answers {code}")
+        self.kafka.end("kill")
+        ours, names = self.highwater, ("dated", "torn")
+        ours.start()
+        for name in names:
+            ours.hand.order("topic", topic=name, configs={})
+            ours.hand.order("produce", topic=name, records=[{"key": None, "value": "v", "timestamp": self.begun}])
+        ours.end()
+        spoil(f"{ours.data}/replication-offset-checkpoint", "dated 0 1", "dated 0 x1")
+        ours.start()
+        for name in names:
+            ours.hand.order("produce", topic=name, records=[{"key": None, "value": "v", "timestamp": self.begun}])
+            told = self.latest(ours, name)
+            self.expect(told == (0, 2), f"{name}: we answer {told}")
+        ours.end()
+
+    def latest(self, side, name):
+        """The error and the offset that a client is told when it asks for the end."""
+        parts = [{"partitionIndex": 0, "currentLeaderEpoch": -1, "timestamp": -1}]
+        body = {"replicaId": -1, "isolationLevel": 0, "topics": [{"name": name, "partitions": parts}], "timeoutMs": 1_000}
+        answer = side.hand.order("ask", api="ListOffsets", version=11, body=body)["answer"]
+        part = answer["topics"][0]["partitions"][0]
+        return part["errorCode"], part["offset"]
+
     def run(self):
-        cases = (self.trusting, self.committed, self.zeros, self.leapt, self.lowered)
+        cases = (self.trusting, self.committed, self.zeros, self.leapt, self.lowered, self.unreadable, self.numbered)
         try:
             self.make()
             for case in cases:
                 case()
         finally:
             self.kafka.end("kill")
-        return self.faults, "eight weaknesses of Kafka's are its own"
+            self.highwater.end()
+        return self.faults, "ten weaknesses of Kafka's are its own"

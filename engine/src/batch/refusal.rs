@@ -184,6 +184,7 @@ impl BatchRefusal {
             | Self::Magic { .. }
             | Self::Crc { .. }
             | Self::Record { damage: RecordDamage::Codec(_), .. } => RefusalKind::CorruptMessage,
+            Self::Records(refused) if refused.are_of_time => RefusalKind::InvalidTimestamp,
             Self::NoWholeBatch { .. }
             | Self::SeveralBatches
             | Self::Legacy { .. }
@@ -191,9 +192,8 @@ impl BatchRefusal {
             | Self::Count { .. }
             | Self::Control
             | Self::ProducerIncomplete
-            | Self::Record { .. } => RefusalKind::InvalidRecord,
-            Self::Records(refused) if refused.are_of_time => RefusalKind::InvalidTimestamp,
-            Self::Records(_) => RefusalKind::InvalidRecord,
+            | Self::Record { .. }
+            | Self::Records(_) => RefusalKind::InvalidRecord,
             Self::TooLarge { .. } => RefusalKind::MessageTooLarge,
             Self::Codec { .. } | Self::InnerOffset { .. } => RefusalKind::UnknownServerError,
         }

@@ -225,7 +225,7 @@ fn read_committed(store: &Store, log: &Log, from: Offset) -> Result<Vec<AbortedT
             let JobDone::Read { result, .. } = Job::ColdRead(asked).run(store) else { panic!("a cold read") };
             result?
         }
-        read => read,
+        read @ (Read::Records(_) | Read::Empty) => read,
     };
     let Read::Records(records) = read else { panic!("there are records") };
     Ok(records.aborted)
@@ -238,15 +238,15 @@ fn a_marker_that_cannot_be_read_leaves_no_aborted_record_standing() {
         let (disk, aborted) = stopped();
         let one = aborted[1];
         let entries = disk.list(Path::new(LOG)).unwrap();
-        let logs = entries.iter().map(|entry| entry.name.as_str()).filter(|name| name.ends_with(".log"));
-        let places = logs.filter_map(|name| {
-            let path = Path::new(LOG).join(name);
+        let files = entries.iter().filter_map(|entry| parse_file_name(&entry.name));
+        let places = files.filter(|(_, kind)| *kind == FileKind::Log).filter_map(|(base, kind)| {
+            let path = file_path(Path::new(LOG), base, kind);
             let bytes = disk.contents(&path).unwrap();
             let place =
                 scan(&bytes, 0).map(Result::unwrap).find(|(_, b)| b.header().base_offset == one.marker);
-            place.map(|(position, _)| (path.clone(), position))
+            place.map(|(position, _)| (path, base, position))
         });
-        let (path, position) = places.collect::<Vec<_>>().remove(0);
+        let (path, segment, position) = places.collect::<Vec<_>>().remove(0);
         let at_byte = position + at_byte;
         let old = disk.contents(&path).unwrap()[usize::try_from(at_byte).unwrap()];
         disk.open(&path, Open::Write).unwrap().write_all_at(&[old ^ flip], at_byte).unwrap();
@@ -259,7 +259,6 @@ fn a_marker_that_cannot_be_read_leaves_no_aborted_record_standing() {
         for what in ["not known yet", "known"] {
             let refused = read_committed(&store, &log, one.first).unwrap_err();
             assert!(matches!(refused, ReadError::Damaged { .. }), "{what}: {refused}");
-            let segment = parse_file_name(path.file_name().unwrap().to_str().unwrap()).unwrap().0;
             Job::Examine { log: log.id(), segment }.run(&store);
             assert_eq!(log.damaged().len(), 1, "byte {at_byte}");
         }
