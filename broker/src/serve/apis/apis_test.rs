@@ -281,6 +281,24 @@ fn settings_say_where_they_come_from() {
 
 #[test]
 fn elections_are_the_controllers() {
+#[test]
+fn settings_are_described_once_however_often_they_are_asked_for() {
+    use highwater_replication::wire::describe_configs::DescribeConfigsResponse;
+    let of = |resource_type, name: &str, key: &str| DescribeConfigsResource {
+        resource_type,
+        resource_name: name.to_owned(),
+        configuration_keys: Some(vec![key.to_owned()]),
+    };
+    let resources =
+        vec![of(4, "1", "broker.id"), of(4, "1", "listeners"), of(2, "t", "retention.ms"), of(4, "01", "")];
+    let response: DescribeConfigsResponse =
+        now(ask(4, DescribeConfigsRequest { resources, ..Default::default() }));
+    let results: Vec<_> =
+        (response.results.iter()).map(|result| (result.resource_name.as_str(), result.error_code)).collect();
+    let (none, invalid) = (ErrorCode::None, ErrorCode::InvalidRequest);
+    assert_eq!(results, [("1", none), ("t", none), ("01", invalid)]);
+}
+
     use highwater_replication::wire::elect_leaders::ElectLeadersResponse;
     let named = TopicPartitions { topic: "t".to_owned(), partitions: vec![0, -1] };
     let request = ElectLeadersRequest { topic_partitions: Some(vec![named]), ..Default::default() };

@@ -1,6 +1,6 @@
 //! `DescribeConfigs`: the settings of topics and of this broker, each with where it comes from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_engine::units::TopicPartition;
 use highwater_replication::wire::describe_configs::{
@@ -33,7 +33,11 @@ struct Shown {
 
 pub(super) fn answer(facts: &Facts<'_>, request: DescribeConfigsRequest) -> Response {
     let shown = Shown { synonyms: request.include_synonyms, documentation: request.include_documentation };
-    let results = request.resources.into_iter().map(|resource| {
+    // Each is answered once, so that the answer is not larger than what there is, however often it is named.
+    let mut seen = BTreeSet::new();
+    let resources = request.resources.into_iter();
+    let resources = resources.filter(|it| seen.insert((it.resource_type, it.resource_name.clone())));
+    let results = resources.map(|resource| {
         let configs = match resource.resource_type {
             TOPIC => topic(facts, &resource, shown),
             BROKER => broker(facts, &resource, shown),
@@ -84,7 +88,8 @@ fn broker(facts: &Facts<'_>, resource: &DescribeConfigsResource, shown: Shown) -
         // Settings that hold for all brokers can only be changed in a running cluster, which is not possible yet.
         return Ok(Vec::new());
     }
-    if name.parse() != Ok(facts.node.value()) {
+    // By one text only, or it would be asked for often under as many.
+    if *name != facts.node.to_string() {
         let words = format!("broker {name} has to be asked for its settings; this is broker {}", facts.node);
         return Err((ErrorCode::InvalidRequest, words));
     }
