@@ -159,6 +159,7 @@ fn a_suspect_reports_again_when_the_leader_it_followed_is_gone() {
     // A report for another epoch is none.
     let old = ReportedReplica {
         partition: p0(),
+        topic_id: it.topic_id(),
         leader_epoch: epoch(0),
         report: ReplicaReport { last_epoch: None, end: offset(0), known_committed: None },
     };
@@ -207,8 +208,8 @@ fn preferred_leaders_get_theirs_back_when_it_is_time_and_not_sooner() {
 fn who_resigns_because_of_its_log_is_out_and_who_resigns_its_epoch_leads_in_another() {
     let mut it = Fixture::three(&[]);
     let resign = |it: &mut Fixture, from: i32, why| {
-        let leader_epoch = it.p().leader_epoch;
-        it.ask(Some(from), ControllerRequest::Resign { partition: p0(), leader_epoch, why });
+        let (leader_epoch, topic_id) = (it.p().leader_epoch, it.topic_id());
+        it.ask(Some(from), ControllerRequest::Resign { partition: p0(), topic_id, leader_epoch, why });
     };
     resign(&mut it, 1, ResignCause::SecondIncarnation);
     assert_eq!(it.shape(), (Some(1), 2, vec![1, 2, 3], vec![1, 2, 3]), "the same leader in another epoch");
@@ -225,8 +226,8 @@ fn who_resigns_because_of_its_log_is_out_and_who_resigns_its_epoch_leads_in_anot
 fn a_replica_whose_log_failed_counts_no_more_and_is_not_the_best_before_it_is_open_again() {
     let mut it = Fixture::three(&[(MIN_ISR, "1")]);
     let resign = |it: &mut Fixture, from: i32, leader_epoch| {
-        let why = ResignCause::LogFailed;
-        it.ask(Some(from), ControllerRequest::Resign { partition: p0(), leader_epoch, why });
+        let (why, topic_id) = (ResignCause::LogFailed, it.topic_id());
+        it.ask(Some(from), ControllerRequest::Resign { partition: p0(), topic_id, leader_epoch, why });
     };
     resign(&mut it, 3, epoch(7));
     assert_eq!(it.shape(), (Some(1), 0, vec![1, 2, 3], vec![1, 2, 3]), "of another epoch");

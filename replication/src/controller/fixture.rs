@@ -211,9 +211,15 @@ impl Fixture {
         self.alter(leader, proposal).unwrap();
     }
 
+    /// The id of the topic that all tests have.
+    pub(super) fn topic_id(&self) -> highwater_engine::units::TopicId {
+        self.machine.state().topics["t"].id
+    }
+
     pub(super) fn report(&mut self, id: i32, last_epoch: i32, end: i64, known_committed: i64) {
         let reported = ReportedReplica {
             partition: p0(),
+            topic_id: self.topic_id(),
             leader_epoch: self.p().leader_epoch,
             report: ReplicaReport {
                 last_epoch: Some(epoch(last_epoch)),

@@ -140,9 +140,9 @@ impl Controller {
             ControllerRequest::Report(report) => {
                 self.reply_to_broker(id, sender, |machine, sender| machine.report(sender, &report));
             }
-            ControllerRequest::Resign { partition, leader_epoch, why } => {
+            ControllerRequest::Resign { partition, topic_id, leader_epoch, why } => {
                 self.reply_to_broker(id, sender, |machine, sender| {
-                    machine.resign(sender, &partition, leader_epoch, why)
+                    machine.resign(sender, (&partition, topic_id), leader_epoch, why)
                 });
             }
             ControllerRequest::ReportIntegrity { partition, topic_id, integrity } => {
@@ -151,8 +151,8 @@ impl Controller {
                 });
             }
             ControllerRequest::CreateTopic(topic) => self.create_topic(id, topic),
-            ControllerRequest::DeleteTopic { name } => {
-                let outcome = self.delete_topic(&name);
+            ControllerRequest::DeleteTopic { name, id: topic_id } => {
+                let outcome = self.delete_topic(&name, topic_id);
                 self.reply(id, ControllerReply::TopicDeleted { name, outcome });
             }
             ControllerRequest::AllocateProducerIds => {
@@ -221,7 +221,9 @@ impl Controller {
 
     fn report(&mut self, sender: Sender, reported: &ReportedReplica) -> ControllerReply {
         let name = &reported.partition;
-        let Some(partition) = self.state.partition(name) else { return ControllerReply::Heard };
+        let Some(partition) = self.state.partition_of(reported.topic_id, name) else {
+            return ControllerReply::Heard;
+        };
         if !partition.replicas.contains(&sender.node) {
             return ControllerReply::Heard;
         }

@@ -42,7 +42,7 @@ fn script() -> Vec<ControllerRequest> {
         calls.push(ControllerRequest::ProcessEnded { node: node(round + 1), process: None });
         calls.push(ControllerRequest::Register(registration(round + 1)));
     }
-    calls.push(ControllerRequest::DeleteTopic { name: "topic-1".to_owned() });
+    calls.push(ControllerRequest::DeleteTopic { name: "topic-1".to_owned(), id: None });
     calls
 }
 

@@ -54,6 +54,8 @@ pub enum ControllerRequest {
     Resign {
         /// Which partition.
         partition: TopicPartition,
+        /// Its topic's id.
+        topic_id: TopicId,
         /// The leadership; another one is not meant.
         leader_epoch: LeaderEpoch,
         /// Why.
@@ -74,6 +76,8 @@ pub enum ControllerRequest {
     DeleteTopic {
         /// Its name.
         name: String,
+        /// Its id, where that was named: one of this name that was made again is not meant.
+        id: Option<TopicId>,
     },
     /// A block of producer ids. Answer: [`ControllerReply::ProducerIds`].
     AllocateProducerIds,
@@ -196,6 +200,8 @@ pub struct ReportedReplica {
     /// The leader epoch. A report for another one than the present counts in no election, only as proof of a loss.
     pub leader_epoch: LeaderEpoch,
     /// What it has.
+    /// Its topic's id.
+    pub topic_id: TopicId,
     pub report: ReplicaReport,
 }
 

@@ -66,6 +66,9 @@ pub enum TopicRefusal {
     /// `UNKNOWN_TOPIC_OR_PARTITION`.
     #[error("no such topic")]
     Unknown,
+    /// `UNKNOWN_TOPIC_ID`: the name is there, but of another topic.
+    #[error("there is no topic with this id")]
+    UnknownId,
     /// `INVALID_PARTITIONS`.
     #[error("{partitions} partitions: at least 1 and at most {max} are possible")]
     InvalidPartitions {

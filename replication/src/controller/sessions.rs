@@ -216,12 +216,12 @@ impl Controller {
     pub(super) fn resign(
         &mut self,
         sender: Sender,
-        name: &TopicPartition,
+        (name, topic_id): (&TopicPartition, TopicId),
         epoch: LeaderEpoch,
         why: ResignCause,
     ) -> ControllerReply {
         let node = sender.node;
-        let Some(partition) = self.state.partition(name) else { return ControllerReply::Heard };
+        let Some(partition) = self.state.partition_of(topic_id, name) else { return ControllerReply::Heard };
         let concerned = match why {
             ResignCause::LogFailed => partition.replicas.contains(&node),
             ResignCause::SecondIncarnation => partition.leader == Some(node),
@@ -252,10 +252,7 @@ impl Controller {
         topic_id: TopicId,
         integrity: Integrity,
     ) -> ControllerReply {
-        let is_its = self.state.topics.get(name.topic()).is_some_and(|topic| topic.id == topic_id);
-        let Some(partition) = self.state.partition(name).filter(|_| is_its) else {
-            return ControllerReply::Heard;
-        };
+        let Some(partition) = self.state.partition_of(topic_id, name) else { return ControllerReply::Heard };
         if partition.replicas.contains(&sender.node) {
             let mut next = partition.clone();
             note_integrity(&mut next, sender.node, integrity);

@@ -278,5 +278,11 @@ impl ClusterState {
     /// Whether a broker's session lasts, stopping or not.
     pub fn is_registered(&self, node: NodeId) -> bool {
         self.brokers.get(&node).is_some_and(|broker| broker.status != BrokerStatus::Fenced)
+    /// A partition's state, if its topic is this one: a topic that is made again has the name of another.
+    pub fn partition_of(&self, topic: TopicId, name: &TopicPartition) -> Option<&PartitionState> {
+        let is_it = self.topics.get(name.topic()).is_some_and(|found| found.id == topic);
+        self.partition(name).filter(|_| is_it)
+    }
+
     }
 }

@@ -24,7 +24,7 @@ fn eventful() -> Fixture {
     }
     it.ask(Some(2), ControllerRequest::ControlledStop);
     it.create_named("u");
-    it.ask(None, ControllerRequest::DeleteTopic { name: "u".to_owned() });
+    it.ask(None, ControllerRequest::DeleteTopic { name: "u".to_owned(), id: None });
     it
 }
 

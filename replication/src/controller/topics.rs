@@ -107,8 +107,15 @@ impl Controller {
         CreatedTopic { id: Some(id), ..plan }
     }
 
-    pub(super) fn delete_topic(&mut self, name: &str) -> Result<TopicId, TopicRefusal> {
+    pub(super) fn delete_topic(
+        &mut self,
+        name: &str,
+        asked: Option<TopicId>,
+    ) -> Result<TopicId, TopicRefusal> {
         let id = self.state.topics.get(name).ok_or(TopicRefusal::Unknown)?.id;
+        if asked.is_some_and(|asked| asked != id) {
+            return Err(TopicRefusal::UnknownId);
+        }
         self.change(Change::TopicDeleted { name: name.to_owned(), id });
         self.event(ControllerEvent::TopicDeleted { name: name.to_owned() });
         Ok(id)

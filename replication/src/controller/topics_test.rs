@@ -209,7 +209,7 @@ fn a_caller_that_went_away_gets_no_topic_and_no_reply() {
 fn a_topic_made_again_is_another_one() {
     let mut it = Fixture::three(&[]);
     let id = it.machine.state().topics["t"].id;
-    let delete = ControllerRequest::DeleteTopic { name: "t".to_owned() };
+    let delete = ControllerRequest::DeleteTopic { name: "t".to_owned(), id: None };
     assert_eq!(
         it.ask(None, delete.clone()),
         ControllerReply::TopicDeleted { name: "t".to_owned(), outcome: Ok(id) }
@@ -217,14 +217,47 @@ fn a_topic_made_again_is_another_one() {
     let gone = ControllerReply::TopicDeleted { name: "t".to_owned(), outcome: Err(TopicRefusal::Unknown) };
     assert_eq!(it.ask(None, delete), gone);
     it.create(&[], vec![nodes(&[1, 2, 3])]);
-    assert_ne!(it.machine.state().topics["t"].id, id);
+    assert_ne!(it.topic_id(), id);
+    // Who names the id means the one that is gone: an order that is repeated takes nothing from the new one.
+    let name = "t".to_owned();
+    let refused = ControllerReply::TopicDeleted { name: name.clone(), outcome: Err(TopicRefusal::UnknownId) };
+    let delete = |id| ControllerRequest::DeleteTopic { name: name.clone(), id: Some(id) };
+    assert_eq!(it.ask(None, delete(id)), refused);
+    // Nor does what a replica of the one that is gone has to say.
+    let leader_epoch = it.p().leader_epoch;
+    let why = ResignCause::LogFailed;
+    let resign = |topic_id| ControllerRequest::Resign { partition: p0(), topic_id, leader_epoch, why };
+    it.ask(Some(1), resign(id));
+    assert_eq!(it.shape(), (Some(1), 0, vec![1, 2, 3], vec![1, 2, 3]));
+    let now = it.topic_id();
+    it.ask(Some(1), resign(now));
+    assert_eq!(it.p().leader, Some(node(2)));
+    assert_eq!(it.ask(None, delete(now)), ControllerReply::TopicDeleted { name, outcome: Ok(now) });
+}
+
+#[test]
+fn what_a_replica_of_a_deleted_topic_reports_elects_nobody_in_the_one_that_has_its_name() {
+    let mut it = Fixture::three(&[(MIN_ISR, "1")]);
+    let topic_id = it.topic_id();
+    it.ask(None, ControllerRequest::DeleteTopic { name: "t".to_owned(), id: None });
+    it.create(&[(MIN_ISR, "1")], vec![nodes(&[1, 2, 3])]);
+    for id in 1..=3 {
+        it.ended(id);
+    }
+    let facts = it.facts(0, 5, 5);
+    it.register(1, LastStop::MachineCrash, &[facts]);
+    let before = it.p().clone();
+    let report = ReplicaReport { last_epoch: None, end: offset(900), known_committed: Some(offset(900)) };
+    let reported = ReportedReplica { partition: p0(), topic_id, leader_epoch: before.leader_epoch, report };
+    it.ask(Some(1), ControllerRequest::Report(reported));
+    assert_eq!(*it.p(), before);
 }
 
 #[test]
 fn who_is_down_when_a_topic_is_created_is_not_in_sync() {
     let mut it = Fixture::three(&[]);
     it.ended(1);
-    it.ask(None, ControllerRequest::DeleteTopic { name: "t".to_owned() });
+    it.ask(None, ControllerRequest::DeleteTopic { name: "t".to_owned(), id: None });
     it.create(&[], vec![nodes(&[1, 2, 3])]);
     assert_eq!(it.shape(), (Some(2), 0, vec![2, 3], vec![2, 3]));
     assert_eq!(it.p().out_of_sync[&node(1)].reason, OutReason::NotThereYet);

@@ -70,7 +70,7 @@ fn a_copy_made_of_changes_is_the_state() {
 #[test]
 fn only_replicas_of_the_own_node_are_told() {
     let mut it = Fixture::three(&[]);
-    it.ask(None, ControllerRequest::DeleteTopic { name: "t".to_owned() });
+    it.ask(None, ControllerRequest::DeleteTopic { name: "t".to_owned(), id: None });
     it.create(&[], vec![nodes(&[1, 2])]);
     let mut view = ClusterView::new(node(3));
     assert_eq!(follow(&mut it, &mut view), ViewChange::default());
@@ -87,13 +87,13 @@ fn a_topic_made_again_between_two_polls_is_removed_and_assigned() {
         let mut view = ClusterView::new(node(3));
         follow(&mut it, &mut view);
         let old = it.machine.state().topics["t"].id;
-        it.ask(None, ControllerRequest::DeleteTopic { name: "t".to_owned() });
+        it.ask(None, ControllerRequest::DeleteTopic { name: "t".to_owned(), id: None });
         it.create(&[], vec![nodes(&[3])]);
         let change =
             if whole { view.apply_whole(it.machine.state().clone()) } else { follow(&mut it, &mut view) };
         assert_eq!(change.removed, [(p0(), old)]);
         assert_eq!(change.assigned.len(), 1);
-        it.ask(None, ControllerRequest::DeleteTopic { name: "t".to_owned() });
+        it.ask(None, ControllerRequest::DeleteTopic { name: "t".to_owned(), id: None });
         let new = change.assigned[0].1.topic_id;
         assert_eq!(follow(&mut it, &mut view), ViewChange { removed: vec![(p0(), new)], assigned: vec![] });
     }

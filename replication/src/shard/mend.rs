@@ -237,8 +237,8 @@ impl Shard {
             }
             let Some(replica) = self.replicas.get(&key) else { continue };
             let Resignation { epoch, why, .. } = resignation;
-            let request =
-                ControllerRequest::Resign { partition: replica.name.clone(), leader_epoch: epoch, why };
+            let (partition, topic_id) = (replica.name.clone(), replica.topic_id);
+            let request = ControllerRequest::Resign { partition, topic_id, leader_epoch: epoch, why };
             let asked = self.link.ask(request, OnBehalf::Resignation { key, epoch, why });
             let say_at = asked.is_err().then(|| now.monotonic.after(SAY_AGAIN));
             self.mending.resignations.insert(key, Resignation { epoch, why, say_at });
@@ -262,6 +262,44 @@ impl Shard {
     fn is_still_wanted(&self, key: ReplicaKey, resignation: Resignation) -> bool {
         let Some(replica) = self.replicas.get(&key) else { return false };
         match resignation.why {
+    /// The machine of a replica met a broken invariant: the replica is offline, and must not count. The next that the controller says of it
+    /// makes another machine.
+    pub(super) fn on_panicked(&mut self, now: Now, key: ReplicaKey, dump: String) {
+        let Some(replica) = self.replicas.get(&key) else { return };
+        let (name, id) = (replica.name.clone(), replica.topic_id);
+        self.out.push(Out::News(News::Panicked { name: name.clone(), dump }));
+        self.take_offline(key);
+        // Not at once, so that a machine that panics whenever it is made does not keep anybody busy.
+        self.mending.panicked.insert(name, (id, Some(now.monotonic.after(SAY_AGAIN))));
+    }
+
+    fn say_panics(&mut self, now: Now) {
+        let due: Vec<(TopicPartition, TopicId)> = (self.mending.panicked.iter())
+            .filter(|(_, (_, say_at))| say_at.is_some_and(|at| at <= now.monotonic))
+            .map(|(name, (id, _))| (name.clone(), *id))
+            .collect();
+        for (partition, topic_id) in due {
+            // Another machine speaks for itself.
+            let is_gone = !self.by_name.contains_key(&partition);
+            let epoch = self.is_counted_on(&partition, topic_id).filter(|_| is_gone);
+            let Some(leader_epoch) = epoch else {
+                self.mending.panicked.remove(&partition);
+                continue;
+            };
+            let (name, why) = (partition.clone(), ResignCause::LogFailed);
+            let request = ControllerRequest::Resign { partition, topic_id, leader_epoch, why };
+            let asked = self.link.ask(request, OnBehalf::Panicked { name: name.clone() });
+            let say_at = asked.is_err().then(|| now.monotonic.after(SAY_AGAIN));
+            self.mending.panicked.insert(name, (topic_id, say_at));
+        }
+    }
+
+    pub(super) fn on_panic_answered(&mut self, now: Now, name: &TopicPartition) {
+        if let Some((_, say_at)) = self.mending.panicked.get_mut(name) {
+            *say_at = Some(now.monotonic.after(SAY_AGAIN));
+        }
+    }
+
             ResignCause::LogFailed => self.counted_on(key) == Some(resignation.epoch),
             ResignCause::SecondIncarnation => {
                 let partition = self.view.state().partition(&replica.name);

@@ -177,7 +177,8 @@ pub(super) fn report_of(replica: &Replica, leader_epoch: LeaderEpoch) -> Reporte
         end: facts.written,
         known_committed: machine.known_committed(),
     });
-    ReportedReplica { partition: replica.name.clone(), leader_epoch, report }
+    let (partition, topic_id) = (replica.name.clone(), replica.topic_id);
+    ReportedReplica { partition, topic_id, leader_epoch, report }
 }
 
 impl Shard {

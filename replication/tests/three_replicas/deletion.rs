@@ -12,7 +12,7 @@ use highwater_replication::wire::ErrorCode;
 use super::cluster::{Cluster, node};
 
 fn delete(cluster: &mut Cluster, name: &str) {
-    let reply = cluster.ask(ControllerRequest::DeleteTopic { name: name.to_owned() });
+    let reply = cluster.ask(ControllerRequest::DeleteTopic { name: name.to_owned(), id: None });
     assert!(matches!(reply, Some(ControllerReply::TopicDeleted { outcome: Ok(_), .. })), "{reply:?}");
 }
 
@@ -71,7 +71,7 @@ fn followers_of_a_deleted_topic_do_not_fetch_it_on_and_on() {
     }
     cluster.run(1500);
     for name in ["a", "b", "c"] {
-        let reply = cluster.ask(ControllerRequest::DeleteTopic { name: name.to_owned() });
+        let reply = cluster.ask(ControllerRequest::DeleteTopic { name: name.to_owned(), id: None });
         assert!(matches!(reply, Some(ControllerReply::TopicDeleted { outcome: Ok(_), .. })), "{reply:?}");
     }
     cluster.run(1500);

@@ -109,7 +109,7 @@ fn a_log_that_is_opened_late_is_not_taken_for_one_of_another_topic() {
     let (mut cluster, mut disks) = cluster_with(&["a"], directory.path());
     assert_eq!(cluster.produce(&name("a"), "before"), (ErrorCode::None, 0), "{:#?}", cluster.log);
     let (bad, log) = begin_again_without_a(&mut cluster, &mut disks, directory.path());
-    let delete = ControllerRequest::DeleteTopic { name: "a".to_owned() };
+    let delete = ControllerRequest::DeleteTopic { name: "a".to_owned(), id: None };
     assert!(matches!(cluster.ask(delete), Some(ControllerReply::TopicDeleted { outcome: Ok(_), .. })));
     cluster.create_topic("a");
     cluster.run(1500);

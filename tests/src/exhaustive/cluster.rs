@@ -172,11 +172,13 @@ impl Cluster {
                     ResignReason::LogFailed | _ => ResignCause::LogFailed,
                 };
                 let (partition, sender) = (self.name.clone(), state.sender(at));
-                state.ask(
-                    &self.name,
-                    sender,
-                    ControllerRequest::Resign { partition, leader_epoch: epoch, why },
-                );
+                let request = ControllerRequest::Resign {
+                    partition,
+                    topic_id: self.topic_id(state),
+                    leader_epoch: epoch,
+                    why,
+                };
+                state.ask(&self.name, sender, request);
             }
             Effect::Event(event) => self.note(state, at, &event),
             // A Fetch and a sync are actions of their own; the rest is for consumers and people.
@@ -211,7 +213,8 @@ impl Cluster {
             end: node.log.written,
             known_committed: process.machine.known_committed(),
         };
-        let reported = ReportedReplica { partition: self.name.clone(), leader_epoch, report };
+        let (partition, topic_id) = (self.name.clone(), self.topic_id(state));
+        let reported = ReportedReplica { partition, topic_id, leader_epoch, report };
         state.ask(&self.name, state.sender(at), ControllerRequest::Report(reported));
     }
 

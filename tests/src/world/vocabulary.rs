@@ -106,7 +106,8 @@ impl World {
 
     /// Deletes a topic by order.
     pub fn delete_topic(&mut self, partition: &TopicPartition) {
-        let reply = self.order(ControllerRequest::DeleteTopic { name: partition.topic().to_owned() });
+        let reply =
+            self.order(ControllerRequest::DeleteTopic { name: partition.topic().to_owned(), id: None });
         assert!(matches!(&reply, ControllerReply::TopicDeleted { outcome: Ok(_), .. }), "{reply:?}");
         self.partitions.retain(|known| known.topic() != partition.topic());
     }

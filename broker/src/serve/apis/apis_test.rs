@@ -232,7 +232,8 @@ fn topics_are_deleted_by_name_and_by_id() {
     let topics = vec![by(Some("a"), None), by(None, Some(topic_id(9))), by(None, Some(topic_id(7)))];
     let request = DeleteTopicsRequest { topics, ..Default::default() };
     let response: DeleteTopicsResponse = finished(ask(6, request), |request| {
-        let ControllerRequest::DeleteTopic { name } = request else { panic!("{request:?}") };
+        let ControllerRequest::DeleteTopic { name, id } = request else { panic!("{request:?}") };
+        assert_eq!(*id, (name == "t").then(|| topic_id(7)), "what was named is asked for");
         let outcome = if name == "t" { Ok(topic_id(7)) } else { Err(TopicRefusal::Unknown) };
         Some(ControllerReply::TopicDeleted { name: name.clone(), outcome })
     });

@@ -9,7 +9,8 @@ use highwater_replication::wire::{ErrorCode, Response};
 
 use super::{Answer, Facts, refusals};
 
-/// A topic that was named: by what, and by which name the controller is asked; `None` if it is not known.
+/// A topic that was named: by what, and by which name the controller is asked; `None` if it is not known. It is asked for the id as well, since
+/// this broker may not have heard yet that another topic has the name by now.
 struct Asked {
     id: Option<TopicId>,
     name: Option<String>,
@@ -27,7 +28,7 @@ pub(super) fn answer(facts: &Facts<'_>, request: DeleteTopicsRequest) -> Answer 
     let asked: Vec<Asked> = by_name.chain(by_state).collect();
     let requests = asked
         .iter()
-        .filter_map(|asked| Some(ControllerRequest::DeleteTopic { name: asked.name.clone()? }))
+        .filter_map(|asked| Some(ControllerRequest::DeleteTopic { name: asked.name.clone()?, id: asked.id }))
         .collect();
     Answer::Ask { requests, finish: Box::new(|replies| finish(asked, replies)) }
 }

@@ -8,6 +8,7 @@ pub(super) fn topic(refusal: &TopicRefusal) -> ErrorCode {
         TopicRefusal::InvalidName { .. } | TopicRefusal::Collides { .. } => ErrorCode::InvalidTopicException,
         TopicRefusal::Exists { .. } => ErrorCode::TopicAlreadyExists,
         TopicRefusal::Unknown => ErrorCode::UnknownTopicOrPartition,
+        TopicRefusal::UnknownId => ErrorCode::UnknownTopicId,
         TopicRefusal::InvalidPartitions { .. } => ErrorCode::InvalidPartitions,
         TopicRefusal::InvalidReplicationFactor { .. } | TopicRefusal::TooFewBrokers { .. } => {
             ErrorCode::InvalidReplicationFactor
