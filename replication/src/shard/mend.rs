@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use highwater_engine::log::LogId;
 use highwater_engine::store::{Job, LogReport};
-use highwater_engine::units::{LeaderEpoch, Monotonic, Now, TopicPartition};
+use highwater_engine::units::{LeaderEpoch, Monotonic, Now, TopicId, TopicPartition};
 
 use super::event::{News, Out};
 use super::registration::{OnBehalf, report_of};
@@ -39,6 +39,8 @@ pub(super) struct Mending {
     refusals: BTreeMap<ReplicaKey, Option<Monotonic>>,
     /// Replicas about whose damage the controller is wrong, and when it is told next; `None` while a call is under way.
     misjudged: BTreeMap<ReplicaKey, Option<Monotonic>>,
+    /// Replicas that are offline because their machines panicked, and when the controller is told next; `None` while a call is under way.
+    panicked: BTreeMap<TopicPartition, (TopicId, Option<Monotonic>)>,
     /// When each log failed last, and how long the pause was then.
     pauses: BTreeMap<TopicPartition, (Monotonic, Duration)>,
 }
@@ -73,7 +75,8 @@ impl Mending {
         let proofs = self.refusals.values().copied().flatten();
         let integrity = self.misjudged.values().copied().flatten();
         let begins = self.beginnings.values().map(|(_, at)| *at);
-        says.chain(opens).chain(proofs).chain(integrity).chain(begins).min()
+        let panics = self.panicked.values().filter_map(|(_, say_at)| *say_at);
+        says.chain(panics).chain(opens).chain(proofs).chain(integrity).chain(begins).min()
     }
 
     /// A replica is gone, and what was to be done about it.
@@ -123,6 +126,7 @@ impl Shard {
         self.say_integrity(now);
         self.resign_where_counted_on(now);
         self.say_resignations(now);
+        self.say_panics(now);
         self.open_again(now);
         self.begin_epochs_again(now);
     }
@@ -258,10 +262,6 @@ impl Shard {
         }
     }
 
-    /// Whether the controller, as far as this node knows, has not gone by it yet.
-    fn is_still_wanted(&self, key: ReplicaKey, resignation: Resignation) -> bool {
-        let Some(replica) = self.replicas.get(&key) else { return false };
-        match resignation.why {
     /// The machine of a replica met a broken invariant: the replica is offline, and must not count. The next that the controller says of it
     /// makes another machine.
     pub(super) fn on_panicked(&mut self, now: Now, key: ReplicaKey, dump: String) {
@@ -300,6 +300,10 @@ impl Shard {
         }
     }
 
+    /// Whether the controller, as far as this node knows, has not gone by it yet.
+    fn is_still_wanted(&self, key: ReplicaKey, resignation: Resignation) -> bool {
+        let Some(replica) = self.replicas.get(&key) else { return false };
+        match resignation.why {
             ResignCause::LogFailed => self.counted_on(key) == Some(resignation.epoch),
             ResignCause::SecondIncarnation => {
                 let partition = self.view.state().partition(&replica.name);
@@ -313,7 +317,12 @@ impl Shard {
     /// The epoch in which the cluster counts on a replica of this node: it leads, is in sync, could lead, or what it reported could make
     /// it lead.
     fn counted_on(&self, key: ReplicaKey) -> Option<LeaderEpoch> {
-        let partition = self.view.state().partition(&self.replicas.get(&key)?.name)?;
+        let replica = self.replicas.get(&key)?;
+        self.is_counted_on(&replica.name, replica.topic_id)
+    }
+
+    fn is_counted_on(&self, name: &TopicPartition, topic: TopicId) -> Option<LeaderEpoch> {
+        let partition = self.view.state().partition_of(topic, name)?;
         let node = self.config.node;
         let counts = partition.leader == Some(node)
             || partition.in_sync(node)

@@ -80,6 +80,8 @@ pub(super) enum OnBehalf {
     Resignation { key: ReplicaKey, epoch: LeaderEpoch, why: ResignCause },
     /// This broker, which is about to stop.
     Stop,
+    /// A replica that is offline because its machine panicked.
+    Panicked { name: TopicPartition },
     /// A replica that refuses to be cut.
     Refusal { key: ReplicaKey },
     /// A replica about whose damage the controller is wrong.
@@ -267,11 +269,14 @@ impl Shard {
 
     /// Says what replicas hold whose partitions nobody leads, so that the best of them can be found.
     pub(super) fn report_replicas(&mut self) {
+            OnBehalf::Panicked { name } => self.on_panic_answered(now, &name),
         for (partition, leader_epoch) in self.view.reports_wanted() {
             let Some(replica) = self.replica(&partition) else { continue };
             // What is being written counts as well: it is said when it is there.
             let under_way = replica.look(|_, facts| facts.accepted != facts.written);
-            if under_way || replica.machine.leader_epoch() != Some(leader_epoch) {
+            // What a failed log has is known when it is open again, and until then it must not be elected by it.
+            let is_offline = replica.machine.role_name() == RoleName::Offline;
+            if under_way || is_offline || replica.machine.leader_epoch() != Some(leader_epoch) {
                 continue;
             }
             let report = ControllerRequest::Report(report_of(replica, leader_epoch));

@@ -135,10 +135,7 @@ impl Shard {
     pub(super) fn step(&mut self, now: Now, key: ReplicaKey, input: Input) {
         let Some(replica) = self.replicas.get_mut(&key) else { return };
         if let Err(panicked) = replica.step(now, input) {
-            let name = replica.name.clone();
-            self.out.push(Out::News(News::Panicked { name, dump: panicked.dump }));
-            self.take_offline(key);
-            return;
+            return self.on_panicked(now, key, panicked.dump);
         }
         self.touched.insert(key);
     }
