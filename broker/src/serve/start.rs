@@ -256,7 +256,7 @@ pub fn start(options: ServeOptions) -> Result<Running, ServeError> {
         // Connections are closed before the store is, so that nobody is told of what comes after.
         drop(runtime);
         let ended = match remains {
-            Ok(remains) => close(node, remains),
+            Ok(remains) => close(remains),
             Err(_panic) => Err(ServeError::Failed("the broker's loop panicked".to_owned())),
         };
         if let Some(own) = own {
@@ -337,13 +337,14 @@ fn random_id() -> io::Result<TopicId> {
 }
 
 /// Closes the store after a clean end; after a failure it is left as a kill would leave it.
-fn close(node: NodeId, remains: Remains) -> Result<(), ServeError> {
+fn close(remains: Remains) -> Result<(), ServeError> {
     let Remains { ending, shard, jobs, herald } = remains;
     jobs.finish();
     let ended = match ending {
         Ending::Failed(why) => Err(ServeError::Failed(why)),
         Ending::Clean => {
-            let session = shard.view().state().brokers.get(&node).map(|broker| broker.session.value());
+            // Not the view's: one that began before the last poll is not in it.
+            let session = shard.last_session().map(highwater_replication::ids::BrokerEpoch::value);
             if session.is_none() && !shard.store().logs().is_empty() {
                 // Nobody was told how the last process stopped. A mark would replace that proof by one of a session that never was.
                 herald.finish();

@@ -239,6 +239,7 @@ pub(super) fn registration(id: i32) -> Registration {
         host: "127.0.0.1".to_owned(),
         port: 9091 + u16::try_from(id).unwrap(),
         process: Some(1000 + u32::try_from(id).unwrap()),
+        run: None,
         last_stop: LastStop::Never,
         replicas: Vec::new(),
     }

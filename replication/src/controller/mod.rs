@@ -53,7 +53,7 @@ pub use protocol::{
 pub use refusal::{ElectionRefusal, IsrRefusal, RegistrationRefusal, TopicRefusal};
 pub use state::{
     Broker, BrokerStatus, ClusterState, DURABILITY, FORMAT_VERSION, MIN_ISR, OutOfSync, OutReason,
-    PartitionState, PossibleLoss, ReplicaReport, Suspicion, TRUNCATION, Topic,
+    PartitionState, PossibleLoss, RegisteredAs, ReplicaReport, Suspicion, TRUNCATION, Topic,
 };
 pub use store::{ControllerFailure, ControllerOpenError};
 pub use view::{ClusterView, ViewChange, ViewError};

@@ -117,6 +117,9 @@ pub struct Registration {
     pub port: u16,
     /// Its process id, to be shown.
     pub process: Option<u32>,
+    /// Drawn when the process began: a registration that is sent again, because no answer was heard, is known by it. `None`: none is.
+    #[serde(default)]
+    pub run: Option<u64>,
     /// How its last session ended.
     pub last_stop: LastStop,
     /// All logs that it has.
@@ -124,7 +127,7 @@ pub struct Registration {
 }
 
 /// How a broker's last session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LastStop {
     /// It did not end: the same process was fenced and comes back, its logs open all the time.
@@ -197,11 +200,11 @@ pub enum ResignCause {
 pub struct ReportedReplica {
     /// Which partition.
     pub partition: TopicPartition,
+    /// Its topic's id.
+    pub topic_id: TopicId,
     /// The leader epoch. A report for another one than the present counts in no election, only as proof of a loss.
     pub leader_epoch: LeaderEpoch,
     /// What it has.
-    /// Its topic's id.
-    pub topic_id: TopicId,
     pub report: ReplicaReport,
 }
 

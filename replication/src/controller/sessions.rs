@@ -14,7 +14,7 @@ use super::protocol::{
     Condition, ControllerReply, Registration, ReplicaFacts, ResignCause, Sender, SessionBegun,
 };
 use super::refusal::RegistrationRefusal;
-use super::state::{Broker, BrokerStatus, OutReason, PartitionState, ReplicaReport, Suspicion};
+use super::state::{Broker, BrokerStatus, OutReason, PartitionState, RegisteredAs, ReplicaReport, Suspicion};
 use crate::ids::BrokerEpoch;
 use crate::partition::Integrity;
 
@@ -36,7 +36,7 @@ impl Controller {
     fn begin_session(&mut self, registration: &Registration) -> Result<SessionBegun, RegistrationRefusal> {
         self.check_registration(registration)?;
         let node = registration.node;
-        let last_session = self.state.brokers.get(&node).map(|broker| broker.session);
+        let last_session = self.last_session_known_to(registration);
         self.fence(node, FenceReason::NewSession);
         self.judge_replicas(registration, last_session);
         let session = BrokerEpoch::of_session(self.state.sessions + 1, self.rng.u32(..));
@@ -47,6 +47,11 @@ impl Controller {
             directory: registration.directory.clone(),
             process: registration.process,
             status: BrokerStatus::Alive,
+            registered_as: registration.run.map(|run| RegisteredAs {
+                run,
+                last_stop: registration.last_stop,
+                judged_by: last_session,
+            }),
         };
         self.change(Change::SessionBegan { node, broker });
         self.heard.insert(node, self.now.monotonic);
@@ -60,6 +65,15 @@ impl Controller {
             version: self.state.version,
             session_timeout_ms: u64::try_from(self.config.session_timeout.as_millis()).unwrap_or(u64::MAX),
         })
+    }
+
+    /// The broker's last session, or the one before if it cannot know of the last: the same process says again what it said to begin it.
+    fn last_session_known_to(&self, registration: &Registration) -> Option<BrokerEpoch> {
+        let broker = self.state.brokers.get(&registration.node)?;
+        let is_repeated = |said: &RegisteredAs| {
+            Some(said.run) == registration.run && said.last_stop == registration.last_stop
+        };
+        broker.registered_as.filter(is_repeated).map_or(Some(broker.session), |said| said.judged_by)
     }
 
     fn check_registration(&self, registration: &Registration) -> Result<(), RegistrationRefusal> {

@@ -209,3 +209,42 @@ fn a_disk_that_was_replaced_under_a_topic_id_that_is_gone_is_missing() {
     it.register(2, LastStop::Killed, &[stale]);
     assert_eq!(it.p().suspects[&node(2)], Suspicion::Missing);
 }
+
+#[test]
+fn a_registration_whose_answer_was_lost_is_judged_as_the_one_before_and_another_process_is_not() {
+    for stop in
+        [|session| LastStop::StillRunning { session }, |session| LastStop::Clean { session: Some(session) }]
+    {
+        // Below the minimum who left stays eligible, and so can be suspect.
+        let mut it = Fixture::three(&[(MIN_ISR, "3")]);
+        let (stop, facts) = (stop(it.sessions[&2]), it.facts(0, 5, 5));
+        let mut say = |run| {
+            let registration =
+                Registration { run, last_stop: stop, replicas: vec![facts.clone()], ..registration(2) };
+            let reply = it.ask(None, ControllerRequest::Register(registration));
+            assert!(matches!(reply, ControllerReply::Registered(Ok(_))), "{reply:?}");
+            it.p().suspects.get(&node(2)).copied()
+        };
+        for _ in 0..3 {
+            assert_eq!(say(Some(7)), None, "{stop:?}");
+        }
+        // As one would from a copy of the directory.
+        assert_eq!(say(Some(8)), Some(Suspicion::MarkDoesNotFit), "{stop:?}");
+    }
+}
+
+#[test]
+fn a_broker_of_a_state_without_what_its_registration_said_is_read() {
+    let mut it = Fixture::three(&[]);
+    let last_stop = LastStop::Killed;
+    let registration = Registration { run: Some(7), last_stop, ..registration(2) };
+    it.ask(None, ControllerRequest::Register(registration));
+    let state = it.machine.state();
+    assert_eq!(ClusterState::decode(&state.encode()).as_ref(), Ok(state));
+    let broker = &state.brokers[&node(2)];
+    let said = broker.registered_as.expect("it is kept");
+    assert_eq!((said.run, said.last_stop), (7, last_stop));
+    let text = serde_json::to_string(&Broker { registered_as: None, ..broker.clone() }).unwrap();
+    assert!(!text.contains("registered_as"), "as before: {text}");
+    assert_eq!(serde_json::from_str::<Broker>(&text).unwrap().registered_as, None);
+}

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use highwater_engine::units::{LeaderEpoch, NodeId, Offset, TopicId, TopicPartition};
 use serde::{Deserialize, Serialize};
 
+use super::protocol::LastStop;
 use crate::ids::{BrokerEpoch, PartitionEpoch};
 use crate::partition::LossRecord;
 
@@ -47,6 +48,23 @@ pub struct Broker {
     pub process: Option<u32>,
     /// Whether it takes part.
     pub status: BrokerStatus,
+    /// What its registration said, to know it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub registered_as: Option<RegisteredAs>,
+}
+
+/// What a registration said of the sessions before it.
+///
+/// If its answer is lost the broker says the same again and does not know the session that it has begun; it is then judged as it was before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RegisteredAs {
+    /// The process, by the number that it drew.
+    pub run: u64,
+    /// How its last session ended.
+    pub last_stop: LastStop,
+    /// The session by which that was judged.
+    pub judged_by: Option<BrokerEpoch>,
 }
 
 /// Whether a broker takes part.
@@ -260,6 +278,12 @@ impl ClusterState {
         self.topics.get(name.topic())?.partitions.get(number)
     }
 
+    /// A partition's state, if its topic is this one: a topic that is made again has the name of another.
+    pub fn partition_of(&self, topic: TopicId, name: &TopicPartition) -> Option<&PartitionState> {
+        let is_it = self.topics.get(name.topic()).is_some_and(|found| found.id == topic);
+        self.partition(name).filter(|_| is_it)
+    }
+
     /// All partitions, in order of topic and number.
     pub fn partitions(&self) -> impl Iterator<Item = (TopicPartition, &Topic, &PartitionState)> {
         self.topics.iter().flat_map(|(name, topic)| {
@@ -278,11 +302,5 @@ impl ClusterState {
     /// Whether a broker's session lasts, stopping or not.
     pub fn is_registered(&self, node: NodeId) -> bool {
         self.brokers.get(&node).is_some_and(|broker| broker.status != BrokerStatus::Fenced)
-    /// A partition's state, if its topic is this one: a topic that is made again has the name of another.
-    pub fn partition_of(&self, topic: TopicId, name: &TopicPartition) -> Option<&PartitionState> {
-        let is_it = self.topics.get(name.topic()).is_some_and(|found| found.id == topic);
-        self.partition(name).filter(|_| is_it)
-    }
-
     }
 }

@@ -153,6 +153,7 @@ fn every_change() -> Vec<Change> {
         directory: Some("AAAAAAAAAAAAAAAAAAAAAw".to_owned()),
         process: None,
         status: BrokerStatus::Alive,
+        registered_as: None,
     };
     let id = TopicId::new([3; 16]).unwrap();
     let configs = [(MIN_ISR.to_owned(), "2".to_owned())].into();

@@ -95,6 +95,11 @@ impl<T> Link<T> {
         self.session
     }
 
+    /// The present session, or the last one of this process that is over.
+    pub(super) fn last_session(&self) -> Option<BrokerEpoch> {
+        self.session.or(self.ended)
+    }
+
     /// How the last session ended, for a registration.
     pub(super) fn last_stop(&self) -> LastStop {
         self.ended.map_or(self.last_stop, |session| LastStop::StillRunning { session })

@@ -30,6 +30,8 @@ mod follow;
 mod jobs;
 mod link;
 mod mend;
+#[cfg(test)]
+mod mend_test;
 mod offsets;
 mod produce;
 mod registration;
@@ -105,7 +107,7 @@ pub struct Shard {
 
 impl Shard {
     /// A shard over a store that was just opened. It registers with the controller in its first turn and has no replica before the
-    /// controller has spoken.
+    /// controller has spoken. No two processes have the same `seed`: the controller tells them apart by what is drawn from it.
     pub fn new(
         store: Store,
         report: &OpenReport,
@@ -117,7 +119,8 @@ impl Shard {
         let found = store.read_offset_checkpoint(HIGH_WATERMARKS);
         let watermarks = Watermarks::new(now.monotonic, config.high_watermark_interval, &found);
         // What cannot be read is unknown, and never zero: whoever has such a log is suspect.
-        let known = Known::at_opening(report, found.ok().and_then(Reading::known));
+        let run = fastrand::Rng::with_seed(seed).u64(..);
+        let known = Known::at_opening(report, found.ok().and_then(Reading::known), run);
         let link = Link::new(config.node, known.last_stop(), now.monotonic);
         Self {
             view: ClusterView::new(config.node),
@@ -172,6 +175,11 @@ impl Shard {
     /// The present session with the controller.
     pub const fn session(&self) -> Option<crate::ids::BrokerEpoch> {
         self.link.session()
+    }
+
+    /// The present session with the controller, or the last one that is over.
+    pub fn last_session(&self) -> Option<crate::ids::BrokerEpoch> {
+        self.link.last_session()
     }
 
     /// The data directory.

@@ -102,6 +102,8 @@ pub(super) enum ViewIs {
 /// What was found when the data directory was opened, for as long as it has to be told.
 #[derive(Debug)]
 pub(super) struct Known {
+    /// By which the controller knows a registration of this process again.
+    run: u64,
     last_stop: LastStop,
     cluster_id: Option<String>,
     /// By name, because logs that no topic owns are told as well.
@@ -112,9 +114,14 @@ pub(super) struct Known {
 }
 
 impl Known {
-    pub(super) fn at_opening(report: &OpenReport, high_watermarks: Option<OffsetCheckpoint>) -> Self {
+    pub(super) fn at_opening(
+        report: &OpenReport,
+        high_watermarks: Option<OffsetCheckpoint>,
+        run: u64,
+    ) -> Self {
         let reports = report.logs.iter().map(|log| (log.name.clone(), log.clone())).collect();
         Self {
+            run,
             last_stop: last_stop(report),
             cluster_id: None,
             high_watermarks,
@@ -195,6 +202,7 @@ impl Shard {
             host: config.host.clone(),
             port: config.port,
             process: config.process,
+            run: Some(known.run),
             last_stop,
             replicas: store
                 .logs()
@@ -261,6 +269,7 @@ impl Shard {
             OnBehalf::Resignation { key, epoch, why } => {
                 self.on_resignation_answered(now, key, epoch, why);
             }
+            OnBehalf::Panicked { name } => self.on_panic_answered(now, &name),
             OnBehalf::Refusal { key } => self.on_refusal_answered(now, key, reply.as_ref()),
             OnBehalf::Integrity { key } => self.on_integrity_answered(now, key),
             OnBehalf::Nobody => {}
@@ -269,7 +278,6 @@ impl Shard {
 
     /// Says what replicas hold whose partitions nobody leads, so that the best of them can be found.
     pub(super) fn report_replicas(&mut self) {
-            OnBehalf::Panicked { name } => self.on_panic_answered(now, &name),
         for (partition, leader_epoch) in self.view.reports_wanted() {
             let Some(replica) = self.replica(&partition) else { continue };
             // What is being written counts as well: it is said when it is there.

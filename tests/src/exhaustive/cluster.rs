@@ -104,6 +104,7 @@ impl Cluster {
             host: "127.0.0.1".to_owned(),
             port: 1,
             process: None,
+            run: None,
             last_stop,
             replicas,
         };

@@ -39,6 +39,7 @@ fn cluster() -> ClusterState {
         directory: None,
         process: None,
         status,
+        registered_as: None,
     };
     let partition = |leader: Option<i32>| PartitionState {
         replicas: vec![node(2), node(3)],
@@ -281,8 +282,6 @@ fn settings_say_where_they_come_from() {
 }
 
 #[test]
-fn elections_are_the_controllers() {
-#[test]
 fn settings_are_described_once_however_often_they_are_asked_for() {
     use highwater_replication::wire::describe_configs::DescribeConfigsResponse;
     let of = |resource_type, name: &str, key: &str| DescribeConfigsResource {
@@ -300,6 +299,8 @@ fn settings_are_described_once_however_often_they_are_asked_for() {
     assert_eq!(results, [("1", none), ("t", none), ("01", invalid)]);
 }
 
+#[test]
+fn elections_are_the_controllers() {
     use highwater_replication::wire::elect_leaders::ElectLeadersResponse;
     let named = TopicPartitions { topic: "t".to_owned(), partitions: vec![0, -1] };
     let request = ElectLeadersRequest { topic_partitions: Some(vec![named]), ..Default::default() };
