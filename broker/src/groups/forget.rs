@@ -1,6 +1,6 @@
 //! What is forgotten: groups and offsets by order, those of topics that are gone, and what nobody has needed for long.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_engine::units::{Now, TopicId};
 use highwater_replication::wire::ErrorCode;
@@ -15,6 +15,9 @@ use super::offsets::Part;
 use super::records;
 use super::turn::Turn;
 use super::writes::Purpose;
+
+/// The topics that a group's members read; `None` if they have to be taken for all.
+type Subscribed<'a> = Option<&'a BTreeSet<String>>;
 
 impl<T: Copy> Coordinator<T> {
     /// Groups are to be forgotten with their offsets.
@@ -56,16 +59,16 @@ impl<T: Copy> Coordinator<T> {
         if gone.is_empty() {
             return;
         }
-        self.forget_where(now, |_, part| gone.contains(&part.0));
+        self.forget_where(now, |_, _, part| gone.contains(&part.0));
     }
 
     /// Offsets that no member reads and that were not committed for so long, and groups that have nothing left.
     pub(super) fn forget_what_nobody_needs(&mut self, now: Now) {
         let retention = i64::try_from(self.config.retention.as_millis()).unwrap_or(i64::MAX);
-        self.forget_where(now, |turn, part| turn.is_expired(part, retention));
+        self.forget_where(now, |turn, subscribed, part| turn.is_expired(part, subscribed, retention));
     }
 
-    fn forget_where(&mut self, now: Now, is_gone: impl Fn(&Turn<'_, T>, &Part) -> bool) {
+    fn forget_where(&mut self, now: Now, is_gone: impl Fn(&Turn<'_, T>, Subscribed<'_>, &Part) -> bool) {
         let loaded = self.partitions.iter().filter(|(_, partition)| !partition.is_loading);
         let names = loaded
             .flat_map(|(number, partition)| partition.groups.keys().map(|name| (*number, name.clone())));
@@ -150,7 +153,7 @@ impl<T: Copy> Turn<'_, T> {
 
     /// Whether nobody has needed an offset for so many milliseconds (KIP-211): since its group became empty or, if nobody reads the topic,
     /// since it was committed.
-    fn is_expired(&self, part: &Part, retention: i64) -> bool {
+    fn is_expired(&self, part: &Part, subscribed: Subscribed<'_>, retention: i64) -> bool {
         let Some(committed) = self.group.offsets.get(&part.0, part.1) else { return false };
         let now = self.now.wall.millis();
         if let Some(expires) = committed.expires {
@@ -160,7 +163,6 @@ impl<T: Copy> Turn<'_, T> {
             (State::Empty, Some(_)) => self.group.since.max(committed.at),
             (State::Empty, None) => committed.at,
             _ => {
-                let subscribed = self.group.subscribed();
                 if subscribed.is_none_or(|topics| topics.contains(&part.0)) {
                     return false;
                 }
@@ -170,9 +172,11 @@ impl<T: Copy> Turn<'_, T> {
         now.saturating_sub(since.millis()) >= retention
     }
 
-    fn forget_where(&mut self, is_gone: &impl Fn(&Self, &Part) -> bool) {
+    fn forget_where(&mut self, is_gone: &impl Fn(&Self, Subscribed<'_>, &Part) -> bool) {
+        let subscribed = self.group.subscribed();
         let all: Vec<Part> = self.group.offsets.iter().map(|(part, _)| part.clone()).collect();
-        let forgotten: Vec<Part> = all.iter().filter(|part| is_gone(self, part)).cloned().collect();
+        let forgotten: Vec<Part> =
+            all.iter().filter(|part| is_gone(self, subscribed.as_ref(), part)).cloned().collect();
         let offsets = &self.group.offsets;
         let nothing_left = forgotten.len() == all.len() && offsets.pending == 0 && self.group.has_nobody();
         let group_goes = nothing_left && self.group.is_written;

@@ -7,6 +7,8 @@ use std::path::Path;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::consumer_offsets::{GroupValue, Key, OffsetValue};
+use super::json::ToJson as _;
 use super::{
     ApiKey, Request, RequestError, RequestHeader, Response, decode_request, decode_response, encode_request,
     encode_response, unsupported_api_versions,
@@ -22,12 +24,17 @@ pub(super) struct Exchange {
     json: Value,
 }
 
-/// All exchanges that a file records.
-pub(super) fn exchanges(file: &str) -> Vec<Exchange> {
+fn unpacked(file: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/wire").join(file);
     let packed = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut text = String::new();
     flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut text).unwrap();
+    text
+}
+
+/// All exchanges that a file records.
+pub(super) fn exchanges(file: &str) -> Vec<Exchange> {
+    let text = unpacked(file);
     text.lines().enumerate().map(|(line, text)| exchange(&format!("{file}:{}", line + 1), text)).collect()
 }
 
@@ -211,4 +218,44 @@ fn what_is_advertised_is_a_part_of_what_kafka_advertises() {
         );
     }
     assert_eq!(ApiKey::Highwater.versions_advertised(), None);
+}
+
+#[test]
+fn records_of_groups_are_read_and_written_as_kafka_does() {
+    let mut written = BTreeMap::<String, usize>::new();
+    for line in unpacked("consumer-offsets.jsonl.gz").lines() {
+        let json: Value = serde_json::from_str(line).unwrap();
+        let name = json["record"].as_str().unwrap();
+        let version = i16::try_from(json["version"].as_i64().unwrap()).unwrap();
+        let bytes = from_hex(json["hex"].as_str().unwrap());
+        let mut body = json["body"].clone();
+        let (read, ours) = match name {
+            "OffsetCommitValue" => {
+                // A tagged field of the newest version, which is not kept.
+                body.as_object_mut().unwrap().remove("topicId");
+                let value = OffsetValue::decode_record(bytes.clone()).unwrap();
+                (value.to_json(version), value.encode_record())
+            }
+            "GroupMetadataValue" => {
+                let value = GroupValue::decode_record(bytes.clone()).unwrap();
+                (value.to_json(version), value.encode_record())
+            }
+            _ => match Key::decode(bytes.clone()).unwrap() {
+                Key::Offset(key) => (key.to_json(version), key.encode_record()),
+                Key::Group(key) => (key.to_json(version), key.encode_record()),
+                Key::Unknown { version } => panic!("{name}: a key of version {version}"),
+            },
+        };
+        assert_eq!(read, body, "{line}");
+        // In the version in which it is written it gives the same bytes.
+        if ours.is_ok_and(|ours| ours == bytes) {
+            *written.entry(format!("{name} {version}")).or_default() += 1;
+        }
+    }
+    let all: Vec<(&str, usize)> = written.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+    let always = [("GroupMetadataKey 0", 4), ("GroupMetadataValue 3", 4), ("OffsetCommitKey 0", 4)];
+    assert!(always.iter().all(|known| all.contains(known)), "{all:?}");
+    assert!(all.iter().any(|(name, count)| *name == "OffsetCommitValue 3" && *count == 4), "{all:?}");
+    assert_eq!(Key::decode(Bytes::from_static(&[0, 9])).unwrap(), Key::Unknown { version: 9 });
+    assert!(OffsetValue::decode_record(Bytes::from_static(&[0, 9, 0])).is_err());
 }

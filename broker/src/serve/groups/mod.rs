@@ -80,17 +80,18 @@ impl<T: Copy> Groups<T> {
             self.coordinator.tick(now);
         }
         let mut due = self.load(now, shard);
-        for effect in self.coordinator.take_effects() {
-            due.push(match effect {
+        loop {
+            // A write that cannot be sent has an answer, which is an effect of its own.
+            let effects = self.coordinator.take_effects();
+            if effects.is_empty() {
+                break;
+            }
+            due.extend(effects.into_iter().map(|effect| match effect {
                 Effect::Reply { to, response } => Due::Answer(to, response),
                 Effect::Write { write, partition, epoch, records } => {
-                    match self.write(now, write, partition, epoch, &records) {
-                        Ok(event) => Due::Tell(event),
-                        // The answer is an effect of its own, which the next turn takes.
-                        Err(why) => Due::Note(why),
-                    }
+                    self.write(now, write, partition, epoch, &records).map_or_else(Due::Note, Due::Tell)
                 }
-            });
+            }));
         }
         due.extend(self.unreadable.drain(..).map(Due::Note));
         due

@@ -1,6 +1,8 @@
 """Makes bodies of Kafka's messages at random, after the specifications in the jar of kafka-clients: one exchange a line, as JSON.
 
     python3 bodies.py kafka-clients-4.3.1.jar > bodies.jsonl
+
+With the jar of kafka-group-coordinator: keys and values of the records in __consumer_offsets.
 """
 
 import base64
@@ -16,6 +18,11 @@ APIS = {
     "ElectLeaders": (43, 0, 2), "DescribeCluster": (60, 0, 2), "OffsetCommit": (8, 2, 10), "OffsetFetch": (9, 1, 10),
     "JoinGroup": (11, 0, 9), "Heartbeat": (12, 0, 4), "LeaveGroup": (13, 0, 5), "SyncGroup": (14, 0, 5),
     "DescribeGroups": (15, 0, 6), "ListGroups": (16, 0, 5), "DeleteGroups": (42, 0, 2), "OffsetDelete": (47, 0, 0),
+}
+# Where the version that stands before a key says what it is about, it is that number.
+RECORDS = {
+    "OffsetCommitKey": (1, 0, 0), "LegacyOffsetCommitKey": (0, 0, 0), "GroupMetadataKey": (2, 0, 0),
+    "OffsetCommitValue": (None, 0, 4), "GroupMetadataValue": (None, 0, 4),
 }
 EXCHANGES_PER_VERSION = 4
 ERROR_CODES = range(-1, 134)
@@ -106,8 +113,21 @@ def specification(jar, name):
     return json.loads("\n".join(line for line in lines if not line.strip().startswith("//")))
 
 
+def records(jar):
+    for name, (prefix, first, last) in RECORDS.items():
+        whole = specification(jar, name)
+        common = {struct["name"]: struct["fields"] for struct in whole.get("commonStructs", [])}
+        fields = [{**field, "fields": common.get(field["type"].removeprefix("[]"))} for field in whole["fields"]]
+        for version in [v for v in range(first, last + 1) for _ in range(EXCHANGES_PER_VERSION)]:
+            before = version if prefix is None else prefix
+            record = {"record": name, "prefix": before, "version": version, "body": structure(fields, version)}
+            print(json.dumps(record, ensure_ascii=False))
+
+
 def main():
     jar = zipfile.ZipFile(sys.argv[1])
+    if "group-coordinator" in sys.argv[1]:
+        return records(jar)
     for api, (key, first, last) in APIS.items():
         request = specification(jar, api + "Request")["fields"]
         response = specification(jar, api + "Response")["fields"]
