@@ -4,10 +4,12 @@
 
 mod client;
 mod message;
+mod reassign;
 mod status;
 mod topics;
 
 pub use client::{AskError, Connection, any, elect};
 pub use message::{PartitionMarks, ToolReply, ToolRequest};
+pub use reassign::{MovingLine, list_reassignments, reassign};
 pub use status::{BrokerLine, ClusterStatus, OutOfSyncLine, PartitionLine, gather};
 pub use topics::{NewTopic, TopicLine, create_topic, delete_topic, list_topics, parse_assignment};

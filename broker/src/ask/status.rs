@@ -50,6 +50,12 @@ pub struct PartitionLine {
     pub leader_epoch: i32,
     /// Who holds it; the first is the preferred leader.
     pub replicas: Vec<i32>,
+    /// Who of them is being added.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adding: Vec<i32>,
+    /// Who of them goes when those have everything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removing: Vec<i32>,
     /// Who is in sync.
     pub isr: Vec<i32>,
     /// Who is not, and why.
@@ -157,6 +163,10 @@ impl PartitionLine {
             let since = out.since_ms.map_or_else(String::new, |since| format!(" for {}", ago(since, now)));
             let _infallible = writeln!(text, "    broker {} is out of sync{since}: {}", out.id, out.reason);
         }
+        for id in &self.removing {
+            let _infallible =
+                writeln!(text, "    broker {id} goes when those that are added have everything");
+        }
         for id in &self.damaged {
             let _infallible = writeln!(
                 text,
@@ -203,6 +213,8 @@ fn line(name: &TopicPartition, state: &PartitionState) -> PartitionLine {
         leader: state.leader.map(NodeId::value),
         leader_epoch: state.leader_epoch.value(),
         replicas: ids(&state.replicas),
+        adding: ids(&state.adding),
+        removing: ids(&state.removing),
         isr: ids(&state.isr),
         out_of_sync: state.replicas.iter().filter(out).map(out_line).collect(),
         high_watermark: None,

@@ -14,7 +14,7 @@ const CREATE_VERSION: i16 = 7;
 const DELETE_VERSION: i16 = 6;
 const METADATA_VERSION: i16 = 12;
 /// How long the cluster may take to make or delete a topic.
-const WAIT_MS: i32 = 30_000;
+pub(super) const WAIT_MS: i32 = 30_000;
 
 /// A topic to be made. What is `None` is the cluster's default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ pub fn parse_assignment(text: &str) -> Option<Vec<Vec<i32>>> {
     text.split(',').map(brokers).collect()
 }
 
-fn refused(what: &str, code: ErrorCode, words: Option<&str>) -> AskError {
+pub(super) fn refused(what: &str, code: ErrorCode, words: Option<&str>) -> AskError {
     AskError::Refused(format!("{what}: {}", words.unwrap_or_else(|| code.message())))
 }
 

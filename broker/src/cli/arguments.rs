@@ -93,6 +93,24 @@ pub enum Command {
         #[arg(long, value_name = "ID")]
         to: i32,
     },
+    /// Put a partition on other brokers, while it is written and read; without a topic, show what is on its way
+    Reassign {
+        /// The cluster.
+        #[command(flatten)]
+        cluster: Bootstrap,
+        /// The topic
+        #[arg(requires = "partition")]
+        topic: Option<String>,
+        /// The partition's number
+        #[arg(requires = "order")]
+        partition: Option<i32>,
+        /// The brokers that are to hold it, the preferred leader first
+        #[arg(long, value_name = "IDS", value_delimiter = ',', group = "order", requires = "partition")]
+        to: Option<Vec<i32>>,
+        /// Let it lie where it lay before
+        #[arg(long, group = "order", requires = "partition")]
+        cancel: bool,
+    },
     /// Stop, kill or start a broker of the cluster on this machine
     Broker {
         /// Which of these.

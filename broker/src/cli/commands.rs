@@ -11,7 +11,7 @@ use super::arguments::{
     Arguments, Bootstrap, BrokerCommand, CarryArguments, CatArguments, Command, TopicsCommand,
 };
 use super::run;
-use crate::ask::{self, AskError, NewTopic};
+use crate::ask::{self, AskError, Connection, NewTopic};
 use crate::clock::Clock;
 use crate::serve::{ControllerHostError, ServeError};
 use crate::settings::{self, SettingError, Settings};
@@ -152,6 +152,10 @@ fn ask(command: Command) -> Result<ExitCode, Failure> {
             let leader = ask::elect(&mut broker, name.clone(), Election::To(to))?;
             writeln!(out, "{name}: broker {leader} leads")?;
         }
+        Command::Reassign { cluster, topic, partition, to, cancel: _ } => {
+            let name = topic.zip(partition).map(|(topic, number)| TopicPartition::new(&topic, number));
+            reassign(&mut ask::any(&cluster.bootstrap)?, name.transpose()?, to, &mut out)?;
+        }
         Command::Broker { command } => {
             let (order, at) = match command {
                 BrokerCommand::Stop(at) => (Order::Stop, at),
@@ -227,6 +231,37 @@ fn carry(direction: Direction, arguments: CarryArguments, out: &mut impl Write) 
         plan_of(from)?.carry_out()?;
         writeln!(out, "{}: done", from.display())?;
         out.flush()?;
+    }
+    Ok(())
+}
+
+/// Begins or cancels the reassignment of a partition; without one, shows all that are under way.
+fn reassign(
+    broker: &mut Connection,
+    partition: Option<TopicPartition>,
+    to: Option<Vec<i32>>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let list = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    if let Some(name) = partition {
+        let text = to.as_deref().map(list);
+        ask::reassign(broker, &name, to)?;
+        return Ok(match text {
+            Some(ids) => writeln!(
+                out,
+                "{name}: on its way to {ids}; `highwater reassign` shows what is not there yet"
+            )?,
+            None => writeln!(out, "{name}: stays where it lay")?,
+        });
+    }
+    let moving = ask::list_reassignments(broker)?;
+    if moving.is_empty() {
+        writeln!(out, "nothing is on its way")?;
+    }
+    for line in moving {
+        let (adding, removing) = (list(&line.adding), list(&line.removing));
+        let (name, replicas) = (format!("{}-{}", line.topic, line.partition), list(&line.replicas));
+        writeln!(out, "{name}: lies on {replicas}, to be added: {adding}, to go: {removing}")?;
     }
     Ok(())
 }

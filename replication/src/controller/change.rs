@@ -17,6 +17,11 @@ pub enum Change {
         /// The cluster's id.
         cluster_id: String,
     },
+    /// The first change of a cluster whose state was lost and is made anew out of what its brokers have.
+    Rebuilt {
+        /// All of it; its version is 0.
+        state: Box<ClusterState>,
+    },
     /// A broker registered; its earlier session is over.
     SessionBegan {
         /// Which.
@@ -104,11 +109,14 @@ impl Change {
     /// Reads a record's value; `version` is the number of changes before it.
     pub fn decode(bytes: &[u8], version: u64) -> Result<Self, StateError> {
         #[derive(Deserialize)]
-        struct Created {
-            cluster_created: Format,
+        #[serde(rename_all = "snake_case")]
+        enum First {
+            ClusterCreated(Format),
+            Rebuilt { state: Format },
         }
         // The format first: a newer one may have fields that this program does not know.
-        if let Ok(Created { cluster_created: Format { format } }) = serde_json::from_slice(bytes)
+        if let Ok(First::ClusterCreated(Format { format }) | First::Rebuilt { state: Format { format } }) =
+            serde_json::from_slice(bytes)
             && format > FORMAT_VERSION
         {
             return Err(StateError::NewerFormat { found: format });
@@ -123,7 +131,7 @@ impl ClusterState {
     pub fn apply(&mut self, change: &Change) -> Result<(), StateError> {
         let version = self.version;
         let unfit = |why| StateError::DoesNotFit { version, why };
-        if version == 0 && !matches!(change, Change::ClusterCreated { .. }) {
+        if version == 0 && !matches!(change, Change::ClusterCreated { .. } | Change::Rebuilt { .. }) {
             return Err(unfit("the first change has to create the cluster"));
         }
         match change {
@@ -133,6 +141,12 @@ impl ClusterState {
                 }
                 self.format = *format;
                 self.cluster_id.clone_from(cluster_id);
+            }
+            Change::Rebuilt { state } => {
+                if version != 0 || state.version != 0 {
+                    return Err(unfit("the cluster was created before"));
+                }
+                self.clone_from(state);
             }
             Change::SessionBegan { node, broker } => {
                 self.sessions = self.sessions.checked_add(1).ok_or_else(|| unfit("no session is left"))?;

@@ -196,7 +196,7 @@ pub(super) fn settle(
         return Ok(None);
     }
     let in_order = |nodes: &[NodeId]| -> Vec<NodeId> {
-        old.replicas.iter().copied().filter(|node| nodes.contains(node)).collect()
+        next.replicas.iter().copied().filter(|node| nodes.contains(node)).collect()
     };
     next.isr = in_order(&next.isr);
     next.eligible = if next.isr.len() >= min_isr {

@@ -95,6 +95,22 @@ pub enum ControllerEvent {
         /// From which offset on.
         from: Offset,
     },
+    /// A partition is on its way to other brokers.
+    Reassigning {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Who is to hold it.
+        adding: Vec<NodeId>,
+        /// Who goes then.
+        removing: Vec<NodeId>,
+    },
+    /// A reassignment is complete, or cancelled.
+    Reassigned {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Who holds it.
+        replicas: Vec<NodeId>,
+    },
     /// A topic was created.
     TopicCreated {
         /// Its name.
@@ -141,6 +157,8 @@ pub enum LeaderReason {
     BestOfAll,
     /// The preferred leader got its leadership back.
     Preferred,
+    /// The old one holds the partition no more.
+    Reassigned,
     /// An operator's order.
     Order,
     /// An operator's order that accepts loss.
@@ -167,9 +185,18 @@ impl fmt::Display for LeaderReason {
             Self::Returned => "a replica that may lead came back",
             Self::BestOfAll => "every eligible replica has registered, and it has the most",
             Self::Preferred => "it is the preferred leader",
+            Self::Reassigned => "the leader holds the partition no more",
             Self::Order => "by order",
             Self::UncleanOrder => "by an order that accepts loss",
         })
+    }
+}
+
+/// Brokers for people.
+fn listed(nodes: &[NodeId]) -> String {
+    match nodes {
+        [] => "nobody".to_owned(),
+        nodes => format!("broker {}", nodes.iter().map(NodeId::to_string).collect::<Vec<_>>().join(", ")),
     }
 }
 
@@ -206,6 +233,15 @@ impl fmt::Display for ControllerEvent {
             }
             Self::PossiblyLost { partition, from } => {
                 write!(f, "{partition}: records from {from} on may be lost")
+            }
+            Self::Reassigning { partition, adding, removing } => write!(
+                f,
+                "{partition} is being reassigned: {} to be added, {} to go",
+                listed(adding),
+                listed(removing)
+            ),
+            Self::Reassigned { partition, replicas } => {
+                write!(f, "{partition} lies on {}", listed(replicas))
             }
             Self::TopicCreated { name, partitions, replicas } => {
                 write!(f, "topic {name} created: {partitions} partitions, {replicas} replicas")

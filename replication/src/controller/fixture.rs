@@ -274,7 +274,9 @@ pub(super) fn check_state(state: &ClusterState) {
         assert!(p.leader.is_none() || p.reports.is_empty(), "{name}: reports beside a leader {p:?}");
         let out = p.replicas.iter().filter(|node| !p.in_sync(**node));
         assert!(out.eq(p.replicas.iter().filter(|node| p.out_of_sync.contains_key(node))), "{name}: {p:?}");
-        if p.isr.len() >= topic.min_isr(p.replicas.len()) {
+        assert!(assigned(&p.adding) && assigned(&p.removing), "{name}: strangers under way {p:?}");
+        assert!(p.adding.iter().all(|node| !p.removing.contains(node)), "{name}: to and fro {p:?}");
+        if p.isr.len() >= topic.min_isr(p.replicas_held()) {
             assert_eq!(p.isr, p.eligible, "{name}: eligible outlives the minimum");
         }
     }

@@ -14,6 +14,7 @@ use super::protocol::{
     ControllerCall, ControllerReply, ControllerRequest, IsrAnswer, IsrGranted, IsrProposal, ProducerIdBlock,
     ReportedReplica, Sender,
 };
+use super::reassign;
 use super::refusal::IsrRefusal;
 use super::state::{ClusterState, OutReason, PartitionState};
 use super::topics::HeldCreation;
@@ -163,6 +164,10 @@ impl Controller {
                 let outcome = self.elect(&partition, election);
                 self.reply(id, ControllerReply::Elected { partition, outcome });
             }
+            ControllerRequest::Reassign { partition, replicas, factor } => {
+                let outcome = self.reassign(&partition, replicas, factor);
+                self.reply(id, ControllerReply::Reassigned { partition, outcome });
+            }
             ControllerRequest::ControlledStop => {
                 self.reply_to_broker(id, sender, |machine, sender| ControllerReply::MayStop {
                     remaining: machine.stop(sender.node),
@@ -211,10 +216,19 @@ impl Controller {
             members.len() == partition.isr.len() && members.iter().all(|node| partition.in_sync(*node));
         let mut next = partition.clone();
         if !same {
+            let before = (partition.leader_epoch, partition.replicas.clone());
             next.isr = members;
             self.change_partition(name, next.clone(), proposal.reason, LeaderReason::Order)
                 .map_err(|EpochsUsedUp| IsrRefusal::EpochsUsedUp)?;
             next = self.state.partition(name).ok_or(IsrRefusal::UnknownPartition)?.clone();
+            // It was taken, and more followed: who may no longer be a replica, or lead, learns it from the whole state alone. Told of the
+            // ISR by itself, a leader could miss that a replica went and came back empty.
+            if next.leader_epoch != before.0 {
+                return Err(IsrRefusal::FencedLeaderEpoch);
+            }
+            if next.replicas != before.1 {
+                return Err(IsrRefusal::InvalidUpdateVersion);
+            }
         }
         Ok(IsrGranted { isr: next.isr, eligible: next.eligible, partition_epoch: next.partition_epoch })
     }
@@ -289,10 +303,16 @@ impl Controller {
     ) -> Result<(), EpochsUsedUp> {
         let gives_way =
             self.rules.holds(Rule::DamagedDoNotLead) && election::give_way(&self.state, &mut next);
-        let why = if gives_way { LeaderReason::LeaderDamaged } else { why };
         let Some(topic) = self.state.topics.get(name.topic()) else { return Ok(()) };
         let Some(old) = self.state.partition(name).cloned() else { return Ok(()) };
-        let min_isr = topic.min_isr(old.replicas.len());
+        let leader = next.leader;
+        reassign::complete_if_ready(&self.state, &mut next, |replicas| topic.min_isr(replicas));
+        let why = match gives_way {
+            _ if next.leader != leader => LeaderReason::Reassigned,
+            true => LeaderReason::LeaderDamaged,
+            false => why,
+        };
+        let min_isr = topic.min_isr(next.replicas_held());
         let settled = election::settle(&old, next, min_isr, self.now.wall.millis(), out)?;
         let Some(next) = settled else { return Ok(()) };
         self.tell_people(name, &old, &next, why);
@@ -338,6 +358,14 @@ impl Controller {
         }
         for loss in next.possible_losses.iter().filter(|loss| loss.epoch > old.leader_epoch) {
             self.event(ControllerEvent::PossiblyLost { partition: partition(), from: loss.from });
+        }
+        if (&old.replicas, &old.adding, &old.removing) != (&next.replicas, &next.adding, &next.removing) {
+            self.event(if next.is_moving() {
+                let (adding, removing) = (next.adding.clone(), next.removing.clone());
+                ControllerEvent::Reassigning { partition: partition(), adding, removing }
+            } else {
+                ControllerEvent::Reassigned { partition: partition(), replicas: next.replicas.clone() }
+            });
         }
         if old.leader != next.leader {
             self.event(ControllerEvent::Led {

@@ -14,6 +14,7 @@ mod orders;
 mod polls;
 mod proof;
 mod protocol;
+mod reassign;
 mod refusal;
 mod sessions;
 mod state;
@@ -32,6 +33,8 @@ mod isr_test;
 #[cfg(test)]
 mod node_test;
 #[cfg(test)]
+mod reassign_test;
+#[cfg(test)]
 mod sessions_test;
 #[cfg(test)]
 mod state_test;
@@ -47,10 +50,11 @@ pub use machine::Controller;
 pub use node::{ControllerNode, ControllerOut};
 pub use protocol::{
     Condition, ControllerCall, ControllerReply, ControllerRequest, CreatedTopic, CreationPurpose, Election,
-    IsrAnswer, IsrGranted, IsrMember, IsrProposal, LastStop, MessageError, NewTopic, POLL_WAIT_MS_MAX,
-    ProducerIdBlock, Registration, ReplicaFacts, ReportedReplica, ResignCause, Sender, SessionBegun,
+    FactorRule, IsrAnswer, IsrGranted, IsrMember, IsrProposal, LastStop, MessageError, NewTopic,
+    POLL_WAIT_MS_MAX, ProducerIdBlock, Registration, ReplicaFacts, ReportedReplica, ResignCause, Sender,
+    SessionBegun,
 };
-pub use refusal::{ElectionRefusal, IsrRefusal, RegistrationRefusal, TopicRefusal};
+pub use refusal::{ElectionRefusal, IsrRefusal, ReassignRefusal, RegistrationRefusal, TopicRefusal};
 pub use state::{
     Broker, BrokerStatus, ClusterState, DURABILITY, FORMAT_VERSION, MIN_ISR, OutOfSync, OutReason,
     PartitionState, PossibleLoss, RegisteredAs, ReplicaReport, Suspicion, TRUNCATION, Topic,

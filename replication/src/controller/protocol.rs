@@ -7,7 +7,7 @@ use highwater_engine::units::{LeaderEpoch, NodeId, Offset, TopicId, TopicPartiti
 use serde::{Deserialize, Serialize};
 
 use super::change::Change;
-use super::refusal::{ElectionRefusal, IsrRefusal, RegistrationRefusal, TopicRefusal};
+use super::refusal::{ElectionRefusal, IsrRefusal, ReassignRefusal, RegistrationRefusal, TopicRefusal};
 use super::state::{ClusterState, OutReason, ReplicaReport};
 use crate::ids::{BrokerEpoch, PartitionEpoch};
 use crate::partition::Integrity;
@@ -87,6 +87,15 @@ pub enum ControllerRequest {
         partition: TopicPartition,
         /// Who, and at what price.
         election: Election,
+    },
+    /// A partition is to lie on other brokers. Answer: [`ControllerReply::Reassigned`], before anything has moved.
+    Reassign {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Who is to hold it, the preferred leader first; `None` cancels what is under way.
+        replicas: Option<Vec<NodeId>>,
+        /// Whether they may be more or fewer than now.
+        factor: FactorRule,
     },
     /// The sender stops and hands its leaderships over. Answer: [`ControllerReply::MayStop`].
     ControlledStop,
@@ -312,6 +321,16 @@ pub enum Election {
     UncleanAny,
 }
 
+/// Whether a partition may get another number of replicas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FactorRule {
+    /// It may.
+    MayChange,
+    /// It has as many afterwards as before.
+    Stays,
+}
+
 /// A session as it began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionBegun {
@@ -377,6 +396,13 @@ pub enum ControllerReply {
         partition: TopicPartition,
         /// Who leads now, or why not.
         outcome: Result<NodeId, ElectionRefusal>,
+    },
+    /// To [`ControllerRequest::Reassign`].
+    Reassigned {
+        /// Which partition.
+        partition: TopicPartition,
+        /// Whether it is under way, or why not.
+        outcome: Result<(), ReassignRefusal>,
     },
     /// To [`ControllerRequest::ControlledStop`].
     MayStop {

@@ -151,6 +151,39 @@ pub enum ElectionRefusal {
     EpochsUsedUp,
 }
 
+/// Why a reassignment was not begun or not cancelled; in brackets Kafka's error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ReassignRefusal {
+    /// `UNKNOWN_TOPIC_OR_PARTITION`.
+    #[error("no such partition")]
+    UnknownPartition,
+    /// `INVALID_REPLICA_ASSIGNMENT`.
+    #[error("the replica assignment is not possible: {why}")]
+    InvalidAssignment {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// `INVALID_REPLICATION_FACTOR`: the number of replicas was to stay.
+    #[error("it has {from} replicas and would have {to}, which was not allowed")]
+    FactorChanges {
+        /// How many there are.
+        from: usize,
+        /// How many were asked for.
+        to: usize,
+    },
+    /// `NO_REASSIGNMENT_IN_PROGRESS`.
+    #[error("no reassignment of this partition is under way")]
+    NotUnderWay,
+    /// `INVALID_REPLICA_ASSIGNMENT`: only replicas that are being added are in sync.
+    #[error("only replicas that would go have everything that is committed, or can lead")]
+    NobodyWouldBeLeft,
+    /// No leader epoch or partition epoch is left.
+    #[error("the epochs of this partition are used up")]
+    EpochsUsedUp,
+}
+
 /// Why a broker was not let in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]

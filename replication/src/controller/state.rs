@@ -10,7 +10,14 @@ use crate::ids::{BrokerEpoch, PartitionEpoch};
 use crate::partition::LossRecord;
 
 /// The version of the state's format that this program writes, and the newest that it reads.
-pub const FORMAT_VERSION: u32 = 1;
+///
+/// | format | what came with it |
+/// |---|---|
+/// | 1 | the first |
+/// | 2 | `damaged`, `adding` and `removing` of a partition, `rebuilt` |
+///
+/// A state of an older format is read, and raised before the first change is made to it.
+pub const FORMAT_VERSION: u32 = 2;
 
 /// The state of a cluster. Its `version` counts the changes that made it, so that "changes since" has a meaning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,8 +122,14 @@ impl Topic {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PartitionState {
-    /// The assigned replicas (AR); the first is the preferred leader.
+    /// The assigned replicas (AR), with those of a reassignment; the first is the preferred leader.
     pub replicas: Vec<NodeId>,
+    /// Those of them that a reassignment adds: they count when they are in the ISR.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub adding: Vec<NodeId>,
+    /// Those of them that go when all that are added are in the ISR.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removing: Vec<NodeId>,
     /// The in-sync replicas, in assignment order. Empty when the last of them was fenced; then `eligible` says who may lead.
     pub isr: Vec<NodeId>,
     /// The ISR and those who left it when it fell below the minimum, until it has the minimum again (KIP-966). Never empty.
@@ -156,6 +169,16 @@ impl PartitionState {
     pub fn in_sync(&self, node: NodeId) -> bool {
         self.isr.contains(&node)
     }
+
+    /// Whether a reassignment is under way.
+    pub fn is_moving(&self) -> bool {
+        !self.adding.is_empty() || !self.removing.is_empty()
+    }
+
+    /// How many replicas there are without those that are being added: so many can be asked to be in sync.
+    pub fn replicas_held(&self) -> usize {
+        self.replicas.len().saturating_sub(self.adding.len())
+    }
 }
 
 /// Why a replica is not in the ISR, and since when.
@@ -186,6 +209,8 @@ pub enum OutReason {
     NotThereYet,
     /// It gave up because its log failed or is damaged.
     Resigned,
+    /// A reassignment adds it, and it has not everything yet.
+    BeingAdded,
 }
 
 impl std::fmt::Display for OutReason {
@@ -198,6 +223,7 @@ impl std::fmt::Display for OutReason {
             Self::NotElected => "another replica was elected alone",
             Self::NotThereYet => "it was not there when the topic was created",
             Self::Resigned => "its log failed or is damaged",
+            Self::BeingAdded => "it is being added, and has not everything yet",
         })
     }
 }
@@ -220,6 +246,8 @@ pub enum Suspicion {
     Missing,
     /// A write or a sync of it failed.
     LogFailed,
+    /// The controller's state was lost, and with it who was in sync.
+    StateLost,
 }
 
 impl std::fmt::Display for Suspicion {
@@ -232,6 +260,7 @@ impl std::fmt::Display for Suspicion {
             Self::Damaged => "some of its log is damaged",
             Self::Missing => "its log is missing",
             Self::LogFailed => "its log failed",
+            Self::StateLost => "the controller's state was lost, and with it who was in sync",
         })
     }
 }

@@ -74,10 +74,12 @@ fn a_machine_goes_on_where_its_state_was_left() {
 
 #[test]
 fn a_newer_format_is_refused_by_name() {
-    let newer = br#"{"cluster_created":{"format":2,"something":"new"}}"#;
-    assert_eq!(Change::decode(newer, 0), Err(StateError::NewerFormat { found: 2 }));
-    let newer = br#"{"format":2,"something":"new"}"#;
-    assert_eq!(ClusterState::decode(newer), Err(StateError::NewerFormat { found: 2 }));
+    let newer = br#"{"cluster_created":{"format":3,"something":"new"}}"#;
+    assert_eq!(Change::decode(newer, 0), Err(StateError::NewerFormat { found: 3 }));
+    let newer = br#"{"rebuilt":{"state":{"format":3,"something":"new"}}}"#;
+    assert_eq!(Change::decode(newer, 0), Err(StateError::NewerFormat { found: 3 }));
+    let newer = br#"{"format":3,"something":"new"}"#;
+    assert_eq!(ClusterState::decode(newer), Err(StateError::NewerFormat { found: 3 }));
     let unknown = Change::decode(br#"{"moon_landed":{}}"#, 5);
     assert!(matches!(unknown, Err(StateError::Unreadable { version: 5, .. })), "{unknown:?}");
     let extra = br#"{"producer_ids_granted":{"next":5,"and":1}}"#;
@@ -109,6 +111,8 @@ fn changes_that_do_not_fit_are_refused_and_change_nothing() {
 fn full_partition() -> PartitionState {
     PartitionState {
         replicas: nodes(&[1, 2, 3]),
+        adding: nodes(&[3]),
+        removing: nodes(&[2]),
         isr: nodes(&[1]),
         eligible: nodes(&[1, 2]),
         leader: Some(node(1)),
@@ -120,7 +124,7 @@ fn full_partition() -> PartitionState {
         ]
         .into(),
         suspects: [(node(2), Suspicion::MachineCrash)].into(),
-        damaged: BTreeSet::new(),
+        damaged: [node(1)].into(),
         reports: [(
             node(3),
             ReplicaReport { last_epoch: Some(epoch(3)), end: offset(7), known_committed: None },
@@ -138,8 +142,11 @@ fn full_partition() -> PartitionState {
 
 fn every_change() -> Vec<Change> {
     let bare = PartitionState {
+        adding: vec![],
+        removing: vec![],
         out_of_sync: BTreeMap::new(),
         suspects: BTreeMap::new(),
+        damaged: BTreeSet::new(),
         reports: BTreeMap::new(),
         losses: vec![],
         possible_losses: vec![],
@@ -159,7 +166,7 @@ fn every_change() -> Vec<Change> {
     let configs = [(MIN_ISR.to_owned(), "2".to_owned())].into();
     let topic = Topic { id, configs, partitions: vec![bare] };
     vec![
-        Change::ClusterCreated { format: 1, cluster_id: "AAAAAAAAAAAAAAAAAAAAAQ".to_owned() },
+        Change::ClusterCreated { format: FORMAT_VERSION, cluster_id: "AAAAAAAAAAAAAAAAAAAAAQ".to_owned() },
         Change::SessionBegan { node: node(1), broker },
         Change::BrokerChanged { node: node(1), status: BrokerStatus::Stopping },
         Change::TopicCreated { name: "t".to_owned(), topic },
@@ -169,14 +176,15 @@ fn every_change() -> Vec<Change> {
     ]
 }
 
-/// The format may grow; what these files hold has to be read and written as it is for ever.
+fn lines_of(text: &'static str) -> Vec<&'static str> {
+    text.lines().collect()
+}
+
+/// What these files hold has to be written as it is for ever, or the format is another one.
 #[test]
 fn the_format_is_the_one_of_the_files() {
-    let changes = every_change();
-    let mut kinds: Vec<_> = changes.iter().map(std::mem::discriminant).collect();
-    kinds.dedup();
-    assert_eq!(kinds.len(), 7, "an example of every kind of change");
-    let lines: Vec<&str> = include_str!("../../testdata/controller/changes-1.jsonl").lines().collect();
+    let mut changes = every_change();
+    let lines = lines_of(include_str!("../../testdata/controller/changes-2.jsonl"));
     let written: Vec<String> =
         changes.iter().map(|change| String::from_utf8(change.encode().to_vec()).unwrap()).collect();
     assert_eq!(written, lines);
@@ -187,9 +195,37 @@ fn the_format_is_the_one_of_the_files() {
             state.apply(change).unwrap();
         }
     }
-    let snapshot = include_str!("../../testdata/controller/state-1.json").trim_end();
+    let snapshot = include_str!("../../testdata/controller/state-2.json").trim_end();
     assert_eq!(String::from_utf8(state.encode().to_vec()).unwrap(), snapshot);
-    assert_eq!(ClusterState::decode(snapshot.as_bytes()), Ok(state));
+    assert_eq!(ClusterState::decode(snapshot.as_bytes()).as_ref(), Ok(&state));
+    // What was rebuilt is a state in the place of the first change.
+    let rebuilt = ClusterState { version: 0, ..state };
+    let line = format!(r#"{{"rebuilt":{{"state":{}}}}}"#, String::from_utf8_lossy(&rebuilt.encode()));
+    changes.push(Change::Rebuilt { state: Box::new(rebuilt.clone()) });
+    assert_eq!(changes.last().unwrap().encode(), line);
+    assert_eq!(Change::decode(line.as_bytes(), 0).as_ref(), Ok(changes.last().unwrap()));
+    let mut read = ClusterState::empty();
+    read.apply(changes.last().unwrap()).unwrap();
+    assert_eq!(read, ClusterState { version: 1, ..rebuilt });
+    let mut kinds: Vec<_> = changes.iter().map(std::mem::discriminant).collect();
+    kinds.dedup();
+    assert_eq!(kinds.len(), 8, "an example of every kind of change");
+}
+
+/// A state of the first format stays readable.
+#[test]
+fn the_first_format_is_read() {
+    let lines = lines_of(include_str!("../../testdata/controller/changes-1.jsonl"));
+    let mut state = ClusterState::empty();
+    for (version, line) in (0..).zip(&lines[..lines.len() - 1]) {
+        state.apply(&Change::decode(line.as_bytes(), version).unwrap()).unwrap();
+    }
+    let snapshot = include_str!("../../testdata/controller/state-1.json").trim_end();
+    assert_eq!(ClusterState::decode(snapshot.as_bytes()).as_ref(), Ok(&state));
+    assert_eq!((state.format, state.version), (1, 6));
+    let bare =
+        PartitionState { adding: vec![], removing: vec![], damaged: BTreeSet::new(), ..full_partition() };
+    assert_eq!(state.partition(&p0()), Some(&bare));
 }
 
 #[test]
@@ -202,6 +238,11 @@ fn calls_and_replies_go_through_json() {
         ControllerRequest::AlterIsr(it.proposal(&[1, 2])),
         ControllerRequest::CreateTopic(new_topic("x")),
         ControllerRequest::Elect { partition: p0(), election: Election::To(node(2)) },
+        ControllerRequest::Reassign {
+            partition: p0(),
+            replicas: Some(nodes(&[2, 3])),
+            factor: FactorRule::Stays,
+        },
         ControllerRequest::ProcessEnded { node: node(1), process: Some(3) },
     ];
     for request in calls {

@@ -26,7 +26,7 @@ use highwater_engine::store::{CloseError, Job, JobDone, Opened, Stop, Store, Sto
 use highwater_engine::units::{LeaderEpoch, NodeId, Now, Offset, TopicPartition};
 
 use super::change::{Change, StateError};
-use super::state::ClusterState;
+use super::state::{ClusterState, FORMAT_VERSION};
 
 const LOG: &str = "__cluster_state";
 const SNAPSHOT: &str = "state.snapshot";
@@ -146,15 +146,14 @@ impl StateStore {
         let durable = store.wait(log.ticket(), Step::Durable);
         durable.map_err(|error| io_error(directory)(io::Error::other(error)))?;
         let snapshot_version = snapshot.as_ref().map_or(0, |state| state.version);
-        let state =
-            replay(&store, &log, snapshot.unwrap_or_else(ClusterState::empty)).map_err(
-                |failed| match failed {
-                    Replay::Newer(source) => {
-                        ControllerOpenError::NewerFormat { directory: directory.to_owned(), source }
-                    }
-                    Replay::Damaged(why) => damaged(why),
-                },
-            )?;
+        let mut state = replay(&store, &log, snapshot.unwrap_or_else(ClusterState::empty)).map_err(
+            |failed| match failed {
+                Replay::Newer(source) => {
+                    ControllerOpenError::NewerFormat { directory: directory.to_owned(), source }
+                }
+                Replay::Damaged(why) => damaged(why),
+            },
+        )?;
         if let Some(properties) = &properties
             && properties.cluster != state.cluster_id
         {
@@ -164,7 +163,14 @@ impl StateStore {
             )));
         }
         let cluster_is_named = properties.is_some();
-        let kept = Self { store, log, directory: directory.to_owned(), snapshot_version, cluster_is_named };
+        let mut kept =
+            Self { store, log, directory: directory.to_owned(), snapshot_version, cluster_is_named };
+        if state.version > 0 && state.format < FORMAT_VERSION {
+            // Said before the first change is made that an older program cannot read, so that it refuses by the format.
+            state.format = FORMAT_VERSION;
+            let raised = kept.write_snapshot(&state, now);
+            raised.map_err(|failure| io_error(directory)(io::Error::other(failure)))?;
+        }
         Ok((kept, state))
     }
 

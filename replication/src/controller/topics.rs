@@ -231,6 +231,8 @@ impl Controller {
         let absent = OutOfSync { since_ms: self.now.wall.millis(), reason: OutReason::NotThereYet };
         PartitionState {
             replicas: replicas.to_vec(),
+            adding: Vec::new(),
+            removing: Vec::new(),
             eligible: isr.clone(),
             leader: isr.first().copied(),
             leader_epoch: LeaderEpoch::ZERO,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use highwater_engine::units::{LeaderEpoch, NodeId, TopicId, TopicPartition};
 
 use super::change::{Change, StateError};
-use super::state::{BrokerStatus, ClusterState, DURABILITY, MIN_ISR, PartitionState, TRUNCATION, Topic};
+use super::state::{BrokerStatus, ClusterState, DURABILITY, PartitionState, TRUNCATION, Topic};
 use crate::partition::{Assignment, Durability, Member, Standing, TruncationRule};
 
 /// The cluster as one broker knows it.
@@ -123,6 +123,7 @@ impl ClusterView {
     fn touch(&self, next: &ClusterState, change: &Change, touched: &mut BTreeSet<TopicPartition>) {
         match change {
             Change::ClusterCreated { .. } | Change::ProducerIdsGranted { .. } => {}
+            Change::Rebuilt { .. } => touched.extend(next.partitions().map(|(name, _, _)| name)),
             Change::PartitionChanged { partition, .. } => {
                 touched.insert(partition.clone());
             }
@@ -182,7 +183,7 @@ fn assignment(state: &ClusterState, topic: &Topic, partition: &PartitionState) -
         leader: partition.leader,
         leader_epoch: partition.leader_epoch,
         partition_epoch: partition.partition_epoch,
-        min_isr: value(MIN_ISR).and_then(|value| value.parse().ok()).unwrap_or(1),
+        min_isr: topic.min_isr(partition.replicas_held()),
         durability: match value(DURABILITY) {
             Some("fsync") => Durability::Fsync,
             Some(_) | None => Durability::Written,

@@ -21,7 +21,7 @@ pub struct Assignment {
     pub leader_epoch: LeaderEpoch,
     /// The version of this state.
     pub partition_epoch: PartitionEpoch,
-    /// `min.insync.replicas`, as it was set; the number of replicas caps it.
+    /// `min.insync.replicas`; the number of replicas caps it, and as long as some are being added, the number of the others.
     pub min_isr: usize,
     /// What counts as having a record.
     pub durability: Durability,

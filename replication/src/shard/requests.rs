@@ -87,6 +87,8 @@ impl Shard {
             | Request::DeleteGroups(_)
             | Request::ElectLeaders(_)
             | Request::OffsetDelete(_)
+            | Request::AlterPartitionReassignments(_)
+            | Request::ListPartitionReassignments(_)
             | Request::DescribeCluster(_)
             | Request::Highwater(_) => {
                 let why = format!("{} is not for the shard", header.api.name());

@@ -89,6 +89,10 @@ api_keys! {
     ElectLeaders = 43, 0..=2, flexible from 2;
     /// Forgets offsets of a group.
     OffsetDelete = 47, 0..=0, flexible from i16::MAX;
+    /// Puts partitions on other brokers.
+    AlterPartitionReassignments = 45, 0..=1, flexible from 0;
+    /// Which partitions are under way to other brokers.
+    ListPartitionReassignments = 46, 0..=0, flexible from 0;
     /// Which brokers there are.
     DescribeCluster = 60, 0..=2, flexible from 0;
     /// Highwater's own, between its brokers and their controller; never advertised.

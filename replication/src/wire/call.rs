@@ -12,9 +12,10 @@ use super::parts::PARTS_MAX;
 use super::read::{DecodeError, Reader};
 use super::write::{EncodeError, Writer};
 use super::{
-    api_versions, create_topics, delete_groups, delete_topics, describe_cluster, describe_configs,
-    describe_groups, elect_leaders, fetch, find_coordinator, heartbeat, highwater, init_producer_id,
-    join_group, leave_group, list_groups, list_offsets, metadata, offset_commit, offset_delete, offset_fetch,
+    alter_partition_reassignments, api_versions, create_topics, delete_groups, delete_topics,
+    describe_cluster, describe_configs, describe_groups, elect_leaders, fetch, find_coordinator, heartbeat,
+    highwater, init_producer_id, join_group, leave_group, list_groups, list_offsets,
+    list_partition_reassignments, metadata, offset_commit, offset_delete, offset_fetch,
     offset_for_leader_epoch, produce, sync_group,
 };
 
@@ -102,6 +103,8 @@ calls! {
     DeleteGroups(delete_groups::DeleteGroupsRequest, delete_groups::DeleteGroupsResponse);
     ElectLeaders(elect_leaders::ElectLeadersRequest, elect_leaders::ElectLeadersResponse);
     OffsetDelete(offset_delete::OffsetDeleteRequest, offset_delete::OffsetDeleteResponse);
+    AlterPartitionReassignments(alter_partition_reassignments::AlterPartitionReassignmentsRequest, alter_partition_reassignments::AlterPartitionReassignmentsResponse);
+    ListPartitionReassignments(list_partition_reassignments::ListPartitionReassignmentsRequest, list_partition_reassignments::ListPartitionReassignmentsResponse);
     DescribeCluster(describe_cluster::DescribeClusterRequest, describe_cluster::DescribeClusterResponse);
     Highwater(highwater::HighwaterRequest, highwater::HighwaterResponse);
 }

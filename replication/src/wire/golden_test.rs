@@ -208,7 +208,7 @@ fn the_private_api_carries_json_both_ways() {
 fn what_is_advertised_is_a_part_of_what_kafka_advertises() {
     let kafka: Value = serde_json::from_str(include_str!("../../testdata/wire/api-versions.json")).unwrap();
     let ours = super::api_versions::ApiVersionsResponse::advertised().api_keys;
-    assert_eq!(ours.len(), 23);
+    assert_eq!(ours.len(), 25);
     for api in ours {
         let name = ApiKey::from_code(api.api_key).unwrap().name();
         assert_eq!(

@@ -40,6 +40,7 @@ mod golden_test;
 #[cfg(test)]
 mod hostile_test;
 
+pub mod alter_partition_reassignments;
 pub mod api_versions;
 pub mod common;
 pub mod consumer_offsets;
@@ -59,6 +60,7 @@ pub mod join_group;
 pub mod leave_group;
 pub mod list_groups;
 pub mod list_offsets;
+pub mod list_partition_reassignments;
 pub mod metadata;
 pub mod offset_commit;
 pub mod offset_delete;

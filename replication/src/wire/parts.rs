@@ -42,6 +42,10 @@ impl Request {
                 .topic_partitions
                 .as_ref()
                 .map_or(0, |topics| of(topics, |topic| topic.partitions.len())),
+            Self::AlterPartitionReassignments(request) => of(&request.topics, |topic| topic.partitions.len()),
+            Self::ListPartitionReassignments(request) => {
+                request.topics.as_ref().map_or(0, |topics| of(topics, |topic| topic.partition_indexes.len()))
+            }
             Self::FindCoordinator(request) => request.coordinator_keys.len(),
             Self::OffsetCommit(request) => of(&request.topics, |topic| topic.partitions.len()),
             Self::OffsetFetch(request) => {

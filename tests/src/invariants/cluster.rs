@@ -75,10 +75,12 @@ impl Ghost {
         if ghost.state.as_ref() == Some(new) {
             return;
         }
-        ghost.min_isr = topic.min_isr(new.replicas.len());
+        ghost.min_isr = topic.min_isr(new.replicas_held());
         ghost.counts_durable = topic.contributions_are_durable();
         let old = ghost.state.replace(new.clone());
         if let Some(old) = &old {
+            let goes = old.replicas.iter().filter(|node| !new.replicas.contains(node));
+            ghost.taken_from.extend(goes);
             let decision = Decision { name, old, new };
             self.check_epochs(&decision);
             self.check_loss(&decision);

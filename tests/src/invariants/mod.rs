@@ -93,6 +93,8 @@ struct PartitionGhost {
     losses: usize,
     lineage: HashMap<(i64, i32), Lineage>,
     mirrors: BTreeMap<NodeId, Mirror>,
+    /// Whom the controller has taken the partition from, until their logs are gone.
+    taken_from: BTreeSet<NodeId>,
     /// Who ever led in an epoch, and where its log ended then.
     leaderships: BTreeMap<i32, Leadership>,
     /// The controller's state when it was last looked at, with what it asks for.

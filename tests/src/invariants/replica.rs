@@ -47,6 +47,7 @@ impl Ghost {
             .map(|(other, broker)| (*other, broker.session.value()))
             .collect();
         let statuses = shard.replicas(now);
+        self.forget_what_was_taken(node, shard);
         let mut logs = shard.store().logs();
         logs.retain(|log| self.is_of_now(log));
         let facts: Vec<Facts> = logs.iter().map(Facts::of).collect();
@@ -76,6 +77,16 @@ impl Ghost {
         }
         for log in &logs {
             self.check_candidates(log.name());
+        }
+    }
+
+    /// A log is gone with its partition, which lies on others now. One that comes under its name begins anew.
+    fn forget_what_was_taken(&mut self, node: NodeId, shard: &Shard) {
+        for (name, ghost) in &mut self.partitions {
+            if ghost.taken_from.contains(&node) && shard.store().log(name).is_none() {
+                ghost.taken_from.remove(&node);
+                ghost.mirrors.remove(&node);
+            }
         }
     }
 
@@ -351,6 +362,7 @@ impl Ghost {
 
     /// A process runs: I18, what was promised is there again.
     pub(crate) fn opened(&mut self, node: NodeId, life: u64, shard: &Shard, now: Now) {
+        self.forget_what_was_taken(node, shard);
         let names: Vec<TopicPartition> = self.partitions.keys().cloned().collect();
         for name in names {
             let log = shard.store().log(&name).filter(|log| self.is_of_now(log));

@@ -247,6 +247,8 @@ impl World {
             ControllerEvent::Suspected { .. } => self.count("suspicions"),
             ControllerEvent::Lost { .. } => self.count("recorded losses"),
             ControllerEvent::PossiblyLost { .. } => self.count("possible losses"),
+            ControllerEvent::Reassigning { .. } => self.count("reassignments begun"),
+            ControllerEvent::Reassigned { .. } => self.count("reassignments ended"),
             _ => {}
         }
     }

@@ -141,6 +141,11 @@ impl World {
         producer.may_be_refused = true;
     }
 
+    /// What is under way is still sent, and nothing new.
+    pub fn stop_producing(&mut self, client: ClientId) {
+        self.producer_of(client).stop_producing();
+    }
+
     pub(crate) fn producer_of(&mut self, client: ClientId) -> &mut Producer {
         self.clients
             .producers

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use highwater_engine::disk::simulated::{Fault, Unsynced};
 use highwater_engine::units::NodeId;
-use highwater_replication::controller::{ControllerCall, ControllerRequest, Election};
+use highwater_replication::controller::{ControllerCall, ControllerRequest, Election, FactorRule};
 
 use super::agenda::{Happening, Moment};
 use super::controller::Caller;
@@ -74,7 +74,7 @@ pub(crate) struct Chaos {
 }
 
 /// How many kinds of strikes there are, the likely ones counted several times.
-const STRIKES: u8 = 20;
+const STRIKES: u8 = 22;
 
 /// One random run.
 pub fn random(seed: u64, options: &RandomOptions) -> Outcome {
@@ -223,6 +223,8 @@ impl World {
             15 | 16 => self.order_election(node),
             17 if disks => self.break_disk(node, rot),
             18 if rot => self.rot_somewhere(node),
+            // What is damaged on each of fewer replicas may be nowhere whole.
+            20 | 21 if !rot => self.order_reassignment(),
             _ => self.undo_something(node),
         }
         let wait = self.some(pace);
@@ -296,6 +298,21 @@ impl World {
         let partition = self.partitions[at].clone();
         self.note(format!("the operator wants {node} to lead {partition}"));
         let request = ControllerRequest::Elect { partition, election: Election::To(node) };
+        self.tell_controller(Caller::Operator, ControllerCall { sender: None, request });
+    }
+
+    /// A partition is to lie on two or three of the nodes, or that is cancelled.
+    fn order_reassignment(&mut self) {
+        let at = self.chance.usize(..self.partitions.len());
+        let partition = self.partitions[at].clone();
+        let mut nodes = self.options.nodes.clone();
+        for last in (1..nodes.len()).rev() {
+            nodes.swap(last, self.chance.usize(..=last));
+        }
+        nodes.truncate(self.chance.usize(2..=3));
+        let replicas = Some(nodes).filter(|_| self.chance.u8(..4) > 0);
+        self.note(format!("the operator wants {partition} to lie on {replicas:?}"));
+        let request = ControllerRequest::Reassign { partition, replicas, factor: FactorRule::MayChange };
         self.tell_controller(Caller::Operator, ControllerCall { sender: None, request });
     }
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use highwater_engine::units::{NodeId, Offset, TopicPartition};
 use highwater_replication::controller::{
-    ControllerCall, ControllerReply, ControllerRequest, CreationPurpose, Election, NewTopic, PartitionState,
+    ControllerCall, ControllerReply, ControllerRequest, CreationPurpose, Election, FactorRule, NewTopic,
+    PartitionState,
 };
 use highwater_replication::partition::{RoleName, Status};
 use highwater_replication::wire::ErrorCode;
@@ -150,6 +151,18 @@ impl World {
         let reply = self.order(request);
         assert!(
             matches!(&reply, ControllerReply::Elected { outcome: Ok(_), .. }),
+            "{reply:?}\n{}",
+            self.report()
+        );
+    }
+
+    /// Puts a partition on these nodes, the preferred leader first.
+    pub fn reassign(&mut self, partition: &TopicPartition, to: &[NodeId]) {
+        let (partition, replicas) = (partition.clone(), Some(to.to_vec()));
+        let reply =
+            self.order(ControllerRequest::Reassign { partition, replicas, factor: FactorRule::MayChange });
+        assert!(
+            matches!(&reply, ControllerReply::Reassigned { outcome: Ok(()), .. }),
             "{reply:?}\n{}",
             self.report()
         );

@@ -13,6 +13,7 @@ mod machines;
 mod old_words;
 mod producers;
 mod random_runs;
+mod reassignments;
 mod smoke;
 mod topics;
 mod truncation;

@@ -55,6 +55,8 @@ fn status(port: u16) -> ClusterStatus {
             leader: Some(1),
             leader_epoch: 4,
             replicas: vec![1, 2],
+            adding: Vec::new(),
+            removing: vec![2],
             isr: vec![1],
             out_of_sync: vec![OutOfSyncLine {
                 id: 2,

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use highwater_engine::units::{LeaderEpoch, TopicId};
 use highwater_replication::controller::{
-    CreatedTopic, ElectionRefusal, FORMAT_VERSION, PartitionState, Topic, TopicRefusal,
+    CreatedTopic, ElectionRefusal, FORMAT_VERSION, FactorRule, PartitionState, ReassignRefusal, Topic,
+    TopicRefusal,
 };
 use highwater_replication::ids::{BrokerEpoch, PartitionEpoch};
 use highwater_replication::wire::ErrorCode;
@@ -54,6 +55,8 @@ fn cluster() -> ClusterState {
         reports: BTreeMap::new(),
         losses: Vec::new(),
         possible_losses: Vec::new(),
+        adding: if leader.is_none() { vec![node(3)] } else { Vec::new() },
+        removing: if leader.is_none() { vec![node(2)] } else { Vec::new() },
     };
     let configs = BTreeMap::from([("min.insync.replicas".to_owned(), "1".to_owned())]);
     let topic = Topic { id: topic_id(7), configs, partitions: vec![partition(Some(2)), partition(None)] };
@@ -319,6 +322,65 @@ fn elections_are_the_controllers() {
     let all = ElectLeadersRequest { election_type: 1, topic_partitions: None, ..Default::default() };
     let Answer::Ask { requests, .. } = ask(2, all) else { panic!("the controller is not asked") };
     assert_eq!(requests.len(), 1, "only the second one has no leader");
+}
+
+#[test]
+fn reassignments_are_the_controllers_and_shown_while_they_are_under_way() {
+    use highwater_replication::wire::alter_partition_reassignments::{
+        AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ReassignablePartition,
+        ReassignableTopic,
+    };
+    use highwater_replication::wire::list_partition_reassignments::{
+        ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
+        ListPartitionReassignmentsTopics, OngoingPartitionReassignment,
+    };
+    let wanted = |partition_index, replicas| ReassignablePartition { partition_index, replicas };
+    let partitions =
+        vec![wanted(0, Some(vec![3])), wanted(-1, None), wanted(1, Some(vec![-1])), wanted(1, None)];
+    let topics = vec![ReassignableTopic { name: "t".to_owned(), partitions }];
+    let request = AlterPartitionReassignmentsRequest {
+        allow_replication_factor_change: false,
+        topics,
+        ..Default::default()
+    };
+    let refuse = |request: &ControllerRequest| {
+        let ControllerRequest::Reassign { partition, replicas, factor } = request else {
+            panic!("{request:?}")
+        };
+        assert_eq!(*factor, FactorRule::Stays);
+        let outcome = match replicas {
+            Some(_) => Err(ReassignRefusal::FactorChanges { from: 2, to: 1 }),
+            None => Err(ReassignRefusal::NotUnderWay),
+        };
+        Some(ControllerReply::Reassigned { partition: partition.clone(), outcome })
+    };
+    let response: AlterPartitionReassignmentsResponse = finished(ask(1, request), refuse);
+    assert!(!response.allow_replication_factor_change);
+    let codes: Vec<_> = (response.responses[0].partitions.iter())
+        .map(|result| (result.partition_index, result.error_code))
+        .collect();
+    assert_eq!(
+        codes,
+        [
+            (0, ErrorCode::InvalidReplicationFactor),
+            (-1, ErrorCode::UnknownTopicOrPartition),
+            (1, ErrorCode::InvalidReplicaAssignment),
+            (1, ErrorCode::NoReassignmentInProgress)
+        ]
+    );
+    let of = |topics| ListPartitionReassignmentsRequest { topics, ..Default::default() };
+    let named =
+        |number| ListPartitionReassignmentsTopics { name: "t".to_owned(), partition_indexes: vec![number] };
+    let all: ListPartitionReassignmentsResponse = now(ask(0, of(None)));
+    let under_way = OngoingPartitionReassignment {
+        partition_index: 1,
+        replicas: vec![2, 3],
+        adding_replicas: vec![3],
+        removing_replicas: vec![2],
+    };
+    assert_eq!(all.topics[0].partitions, [under_way]);
+    assert_eq!(now::<ListPartitionReassignmentsResponse>(ask(0, of(Some(vec![named(1)])))), all);
+    assert_eq!(now::<ListPartitionReassignmentsResponse>(ask(0, of(Some(vec![named(0)])))).topics, []);
 }
 
 #[test]

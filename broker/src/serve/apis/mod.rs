@@ -3,6 +3,7 @@
 //! An answer is ready, or needs the controller first: then it says what to ask and how the replies become the response. Nothing here
 //! sends anything. What is for the shard never comes here.
 
+mod alter_partition_reassignments;
 mod api_versions;
 mod create_topics;
 mod delete_topics;
@@ -11,6 +12,7 @@ mod describe_configs;
 mod elect_leaders;
 mod find_coordinator;
 mod init_producer_id;
+mod list_partition_reassignments;
 mod metadata;
 mod private;
 mod refusals;
@@ -108,6 +110,10 @@ pub(super) fn answer(facts: &Facts<'_>, version: i16, request: Request) -> Optio
         Request::DescribeCluster(request) => Answer::Now(describe_cluster::answer(facts, &request)),
         Request::ElectLeaders(request) => elect_leaders::answer(facts, request),
         Request::FindCoordinator(request) => find_coordinator::answer(facts, version, &request),
+        Request::AlterPartitionReassignments(request) => alter_partition_reassignments::answer(request),
+        Request::ListPartitionReassignments(request) => {
+            Answer::Now(list_partition_reassignments::answer(facts, request))
+        }
         Request::InitProducerId(request) => init_producer_id::answer(&request),
         Request::Highwater(request) => private::answer(facts, &request.json),
         Request::Produce(_)

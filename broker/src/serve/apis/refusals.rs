@@ -1,6 +1,6 @@
 //! Why the controller refused, as Kafka's errors.
 
-use highwater_replication::controller::{ElectionRefusal, TopicRefusal};
+use highwater_replication::controller::{ElectionRefusal, ReassignRefusal, TopicRefusal};
 use highwater_replication::wire::ErrorCode;
 
 pub(super) fn topic(refusal: &TopicRefusal) -> ErrorCode {
@@ -31,6 +31,19 @@ pub(super) fn election(refusal: ElectionRefusal) -> ErrorCode {
         ElectionRefusal::NobodyAvailable => ErrorCode::EligibleLeadersNotAvailable,
         // A controller of a later version may have more.
         ElectionRefusal::EpochsUsedUp | _ => ErrorCode::UnknownServerError,
+    }
+}
+
+pub(super) fn reassignment(refusal: &ReassignRefusal) -> ErrorCode {
+    match refusal {
+        ReassignRefusal::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
+        ReassignRefusal::InvalidAssignment { .. } | ReassignRefusal::NobodyWouldBeLeft => {
+            ErrorCode::InvalidReplicaAssignment
+        }
+        ReassignRefusal::FactorChanges { .. } => ErrorCode::InvalidReplicationFactor,
+        ReassignRefusal::NotUnderWay => ErrorCode::NoReassignmentInProgress,
+        // A controller of a later version may have more.
+        ReassignRefusal::EpochsUsedUp | _ => ErrorCode::UnknownServerError,
     }
 }
 

@@ -150,6 +150,7 @@ fn patience(request: &ControllerRequest) -> Duration {
         | ControllerRequest::Elect { .. }
         | ControllerRequest::ControlledStop
         | ControllerRequest::ReportIntegrity { .. }
+        | ControllerRequest::Reassign { .. }
         | ControllerRequest::ProcessEnded { .. } => ANSWER_WAIT,
     }
 }

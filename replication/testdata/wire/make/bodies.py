@@ -18,6 +18,7 @@ APIS = {
     "ElectLeaders": (43, 0, 2), "DescribeCluster": (60, 0, 2), "OffsetCommit": (8, 2, 10), "OffsetFetch": (9, 1, 10),
     "JoinGroup": (11, 0, 9), "Heartbeat": (12, 0, 4), "LeaveGroup": (13, 0, 5), "SyncGroup": (14, 0, 5),
     "DescribeGroups": (15, 0, 6), "ListGroups": (16, 0, 5), "DeleteGroups": (42, 0, 2), "OffsetDelete": (47, 0, 0),
+    "AlterPartitionReassignments": (45, 0, 1), "ListPartitionReassignments": (46, 0, 0),
 }
 # Where the version that stands before a key says what it is about, it is that number.
 RECORDS = {
