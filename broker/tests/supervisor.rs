@@ -2,98 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+mod program;
 
-/// How long anything may take on a machine that is busy.
-const WAIT: Duration = Duration::from_secs(60);
-
-fn highwater() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_highwater"))
-}
-
-/// Two ports that follow each other and are free.
-fn two_ports() -> u16 {
-    loop {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = first.local_addr().unwrap().port();
-        if port < u16::MAX && TcpListener::bind(("127.0.0.1", port + 1)).is_ok() {
-            return port;
-        }
-    }
-}
-
-/// A cluster of two, and what it says line by line.
-struct Cluster {
-    process: Child,
-    lines: Receiver<String>,
-}
-
-impl Cluster {
-    fn start(data: &Path, port: u16) -> Self {
-        let mut command = highwater();
-        command.args(["--brokers", "2", "--port", &port.to_string(), "--data"]).arg(data);
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-        let (sender, lines) = channel();
-        let output = BufReader::new(process.stdout.take().unwrap());
-        std::thread::spawn(move || {
-            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
-        });
-        Self { process, lines }
-    }
-
-    /// The lines up to the one that has these words, it included.
-    fn until(&self, words: &str) -> Vec<String> {
-        let mut seen = Vec::new();
-        loop {
-            let line = self.lines.recv_timeout(WAIT);
-            seen.push(line.unwrap_or_else(|error| panic!("{words:?} was not said ({error}): {seen:#?}")));
-            if seen.last().is_some_and(|line| line.contains(words)) {
-                return seen;
-            }
-        }
-    }
-
-    fn signal(&self, signal: &str) {
-        let id = self.process.id().to_string();
-        assert!(Command::new("kill").args([signal, &id]).status().unwrap().success());
-    }
-
-    /// Stops it and gives its exit code and what it said meanwhile.
-    fn stop(mut self) -> (Option<i32>, Vec<String>) {
-        self.signal("-TERM");
-        let code = self.process.wait().unwrap().code();
-        (code, self.lines.iter().collect())
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        // After a clean stop there is nothing left to kill.
-        let _ended = self.process.kill();
-        let _ended = self.process.wait();
-    }
-}
-
-/// What a command that cannot be done says, in its one line.
-fn refusal(output: &Output, code: i32) -> String {
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{text}");
-    assert_eq!(text.lines().count(), 1, "{text}");
-    text
-}
+use program::{Cluster, highwater, ports, refusal};
 
 #[test]
 fn a_person_is_greeted_refused_and_let_go() {
     let parent = tempfile::tempdir().unwrap();
     let data = parent.path().join("data");
-    let port = two_ports();
+    let port = ports(2);
     let bootstrap = format!("127.0.0.1:{port}");
-    let cluster = Cluster::start(&data, port);
+    let cluster = Cluster::start(2, &data, port);
     let greeting = cluster.until(" status");
     assert!(greeting[0].starts_with("highwater runs"), "{greeting:#?}");
     assert!(greeting.iter().all(|line| !line.contains("opened")), "nothing is there yet: {greeting:#?}");
@@ -117,10 +36,10 @@ fn a_person_is_greeted_refused_and_let_go() {
     assert!(!said.iter().any(|line| line.contains("left the ISR") || line.contains("fenced")), "{said:#?}");
 
     // The supervisor alone is killed: its brokers stop by themselves, and the next one waits for them.
-    let cluster = Cluster::start(&data, port);
+    let cluster = Cluster::start(2, &data, port);
     cluster.until("broker 2 opened 4 partitions after a clean stop");
     cluster.signal("-KILL");
-    let cluster = Cluster::start(&data, port);
+    let cluster = Cluster::start(2, &data, port);
     cluster.until(" status");
     assert_eq!(cluster.stop().0, Some(0));
 

@@ -28,6 +28,12 @@ impl BrokerEpoch {
         // The uppermost bit stays clear, so that the number is never negative: 2^31 sessions.
         Self((((count as i64) & 0x7fff_ffff) << 32) | random as i64)
     }
+
+    /// Which of the cluster's sessions it is.
+    pub fn session(self) -> u32 {
+        // 31 bits are left of 63.
+        u32::try_from(self.0 >> 32).unwrap_or(u32::MAX)
+    }
 }
 
 impl TryFrom<i64> for BrokerEpoch {

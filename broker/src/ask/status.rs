@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use highwater_engine::units::{NodeId, Offset, Timestamp, TopicPartition};
-use highwater_replication::controller::{BrokerStatus, ClusterState, PartitionState};
+use highwater_engine::units::{LeaderEpoch, NodeId, Offset, Timestamp, TopicPartition};
+use highwater_replication::controller::{BrokerStatus, ClusterState, PartitionState, ReplicaReport};
 use serde::{Deserialize, Serialize};
 
 use super::{AskError, Connection, PartitionMarks, ToolReply, ToolRequest};
@@ -70,9 +70,25 @@ pub struct PartitionLine {
     /// Ends from which on records may be lost, though nobody knows of any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub possibly_lost_from: Vec<i64>,
+    /// While nobody leads: what the replicas have, as far as they have said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reports: Vec<ReportLine>,
     /// Who has a range of offsets that cannot be read, until it is fetched from another replica.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<i32>,
+}
+
+/// What a replica has said of itself while nobody leads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportLine {
+    /// The broker.
+    pub id: i32,
+    /// The leader epoch of its last batch, if it has any.
+    pub last_epoch: Option<i32>,
+    /// Where its log ends.
+    pub end: i64,
+    /// Below it everything is committed, as far as it has heard.
+    pub known_committed: Option<i64>,
 }
 
 /// A replica that is not in sync.
@@ -221,7 +237,17 @@ fn line(name: &TopicPartition, state: &PartitionState) -> PartitionLine {
         log_end: None,
         lost: state.losses.iter().map(|loss| (loss.from.value(), loss.to.map(Offset::value))).collect(),
         possibly_lost_from: state.possible_losses.iter().map(|loss| loss.from.value()).collect(),
+        reports: state.reports.iter().map(report_line).collect(),
         damaged: state.damaged.iter().map(|node| node.value()).collect(),
+    }
+}
+
+fn report_line((node, report): (&NodeId, &ReplicaReport)) -> ReportLine {
+    ReportLine {
+        id: node.value(),
+        last_epoch: report.last_epoch.map(LeaderEpoch::value),
+        end: report.end.value(),
+        known_committed: report.known_committed.map(Offset::value),
     }
 }
 

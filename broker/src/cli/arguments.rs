@@ -50,8 +50,12 @@ pub struct ClusterOfThisMachine {
 pub enum Command {
     /// Run one broker: with a controller of its own, or joined to one
     Serve(ServeArguments),
-    /// Run a controller by itself
+    /// Run a controller by itself, or make a new state for one whose state is lost
+    #[command(args_conflicts_with_subcommands = true)]
     Controller {
+        /// What else to do.
+        #[command(subcommand)]
+        command: Option<ControllerCommand>,
         /// Where brokers reach it
         #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:9090", value_parser = host_port)]
         listen: HostPort,
@@ -80,7 +84,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Hand the leadership of a partition to a replica in sync
+    /// Hand the leadership of a partition to a replica in sync; or, while nobody leads, to another one, at the price of records
     Elect {
         /// The cluster.
         #[command(flatten)]
@@ -92,6 +96,12 @@ pub enum Command {
         /// The broker that is to lead
         #[arg(long, value_name = "ID")]
         to: i32,
+        /// Show what would be lost if it led whatever it lacks, while nobody can lead who lacks nothing
+        #[arg(long)]
+        unclean: bool,
+        /// Let it lead: what was shown is given up, and recorded as lost
+        #[arg(long, requires = "unclean")]
+        accept_loss: bool,
     },
     /// Put a partition on other brokers, while it is written and read; without a topic, show what is on its way
     Reassign {
@@ -173,6 +183,30 @@ pub enum Command {
         /// Set a setting, to see whether it is allowed
         #[arg(long = "set", value_name = "KEY=VALUE")]
         set: Vec<String>,
+    },
+}
+
+/// What can be done with a controller that does not run.
+#[derive(Debug, Subcommand)]
+pub enum ControllerCommand {
+    /// Make a new state out of the data directories of all brokers, where the old one is lost or damaged; everything is stopped. Without
+    /// --execute, show what was found and what cannot be known
+    Rebuild {
+        /// Where the new state is to lie; what is left of the old one is to be moved away before
+        #[arg(long, value_name = "DIR", default_value = "./highwater-data/controller")]
+        data: PathBuf,
+        /// A setting of a topic; of one that has none here nothing is deleted by retention
+        #[arg(long = "topic", value_name = "TOPIC:KEY=VALUE")]
+        topics: Vec<String>,
+        /// A setting
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        set: Vec<String>,
+        /// Do it
+        #[arg(long)]
+        execute: bool,
+        /// The data directories of all brokers, as highwater-data/1
+        #[arg(required = true)]
+        brokers: Vec<PathBuf>,
     },
 }
 

@@ -1,5 +1,6 @@
 //! Each command: its arguments turned into a call, the result into text. What goes wrong is one sentence.
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,17 +9,19 @@ use highwater_engine::units::{InvalidName, NodeId, Offset, Timestamp, TopicParti
 use highwater_replication::controller::Election;
 
 use super::arguments::{
-    Arguments, Bootstrap, BrokerCommand, CarryArguments, CatArguments, Command, TopicsCommand,
+    Arguments, Bootstrap, BrokerCommand, CarryArguments, CatArguments, Command, ControllerCommand,
+    TopicsCommand,
 };
 use super::run;
-use crate::ask::{self, AskError, Connection, NewTopic};
+use crate::ask::{self, AskError, Connection, NewTopic, UncleanRefusal};
 use crate::clock::Clock;
-use crate::serve::{ControllerHostError, ServeError};
+use crate::serve::{self, ControllerHostError, ServeError};
 use crate::settings::{self, SettingError, Settings};
 use crate::supervisor::{self, BrokerOrder, LaunchError, Order, OrderError, RunError};
 use crate::tools::carry::{Carry, CarryError, CarryPlan, Direction};
 use crate::tools::cat::{Cat, CatError, cat};
 use crate::tools::dump::{DumpError, Format, dump};
+use crate::tools::rebuild::{Rebuild, RebuildFailure, rebuild_controller};
 use crate::tools::recover::{Recover, RecoverError, recover};
 use crate::tools::repair::{RepairError, Repaired, repair};
 use crate::tools::verify::{Verdict, Verify, VerifyError, verify};
@@ -37,7 +40,13 @@ pub(super) enum Failure {
     #[error(transparent)]
     Ask(#[from] AskError),
     #[error(transparent)]
+    Unclean(#[from] UncleanRefusal),
+    #[error(transparent)]
     Order(#[from] OrderError),
+    #[error(transparent)]
+    Rebuild(#[from] RebuildFailure),
+    #[error("--topic {0:?}: say TOPIC:KEY=VALUE")]
+    TopicSetting(String),
     #[error(transparent)]
     Dump(DumpError),
     #[error(transparent)]
@@ -62,6 +71,8 @@ pub(super) enum Failure {
     Controller(#[from] ControllerHostError),
     #[error("the program cannot find itself, to start brokers: {0}")]
     NoProgram(io::Error),
+    #[error("{0}")]
+    NoChance(io::Error),
     #[error("signals cannot be waited for: {0}")]
     Signals(io::Error),
 }
@@ -108,8 +119,11 @@ impl Failure {
             | Self::NoSuchBroker(_)
             | Self::Assignment(_)
             | Self::Verify(_)
+            | Self::TopicSetting(_)
             | Self::Launch(_) => 2,
             Self::Ask(_)
+            | Self::Unclean(_)
+            | Self::Rebuild(_)
             | Self::Order(_)
             | Self::Dump(_)
             | Self::Cat(_)
@@ -121,6 +135,7 @@ impl Failure {
             | Self::Serve(_)
             | Self::Controller(_)
             | Self::NoProgram(_)
+            | Self::NoChance(_)
             | Self::Signals(_) => 1,
         }
     }
@@ -130,7 +145,8 @@ pub(super) fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     match arguments.command {
         None => run::cluster(arguments.cluster)?,
         Some(Command::Serve(arguments)) => run::broker(arguments)?,
-        Some(Command::Controller { listen, data, brokers, set }) => {
+        Some(Command::Controller { command: Some(command), .. }) => rebuild(command)?,
+        Some(Command::Controller { command: None, listen, data, brokers, set }) => {
             run::controller(listen, data, brokers, &set)?;
         }
         Some(command) => return ask(command),
@@ -145,11 +161,22 @@ fn ask(command: Command) -> Result<ExitCode, Failure> {
         Command::Serve(_) | Command::Controller { .. } => {}
         Command::Topics { command } => topics(command, &mut out)?,
         Command::Status { cluster, json } => status(&cluster, json, &mut out)?,
-        Command::Elect { cluster, topic, partition, to } => {
+        Command::Elect { cluster, topic, partition, to, unclean, accept_loss } => {
             let name = TopicPartition::new(&topic, partition)?;
             let to = NodeId::new(to).ok_or(Failure::NoSuchBroker(to))?;
             let mut broker = ask::any(&cluster.bootstrap)?;
-            let leader = ask::elect(&mut broker, name.clone(), Election::To(to))?;
+            let election = if unclean { Election::Unclean(to) } else { Election::To(to) };
+            if unclean {
+                let status = ask::gather(&mut broker)?;
+                write!(out, "{}", ask::what_may_be_lost(&status, name.topic(), partition, to.value())?)?;
+                out.flush()?;
+                if !accept_loss {
+                    writeln!(out, "nothing was changed; --accept-loss does it")?;
+                    out.flush()?;
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+            let leader = ask::elect(&mut broker, name.clone(), election)?;
             writeln!(out, "{name}: broker {leader} leads")?;
         }
         Command::Reassign { cluster, topic, partition, to, cancel: _ } => {
@@ -235,6 +262,23 @@ fn carry(direction: Direction, arguments: CarryArguments, out: &mut impl Write) 
     Ok(())
 }
 
+fn rebuild(command: ControllerCommand) -> Result<(), Failure> {
+    let ControllerCommand::Rebuild { data, topics, set, execute, brokers } = command;
+    let settings = Settings::from_pairs(&set)?;
+    let mut of_topics: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+    for text in &topics {
+        let wrong = || Failure::TopicSetting(text.clone());
+        let (topic, pair) = text.split_once(':').ok_or_else(wrong)?;
+        let checked = pairs(&[pair.to_owned()])?;
+        of_topics.entry(topic.to_owned()).or_default().extend(checked);
+    }
+    let defaults = serve::topic_defaults(&settings);
+    let what = Rebuild { controller: data, brokers, topics: of_topics, defaults, execute };
+    let seed = serve::random_seed().map_err(Failure::NoChance)?;
+    rebuild_controller(&what, Clock::start().now(), seed, &mut io::stdout().lock())?;
+    Ok(())
+}
+
 /// Begins or cancels the reassignment of a partition; without one, shows all that are under way.
 fn reassign(
     broker: &mut Connection,
@@ -246,13 +290,14 @@ fn reassign(
     if let Some(name) = partition {
         let text = to.as_deref().map(list);
         ask::reassign(broker, &name, to)?;
-        return Ok(match text {
+        match text {
             Some(ids) => writeln!(
                 out,
                 "{name}: on its way to {ids}; `highwater reassign` shows what is not there yet"
             )?,
             None => writeln!(out, "{name}: stays where it lay")?,
-        });
+        }
+        return Ok(());
     }
     let moving = ask::list_reassignments(broker)?;
     if moving.is_empty() {

@@ -10,7 +10,7 @@ use clap::Parser;
 
 pub use arguments::{
     Arguments, Bootstrap, BrokerCommand, BrokerOfThisMachine, CarryArguments, CatArguments,
-    ClusterOfThisMachine, Command, ServeArguments, TopicsCommand,
+    ClusterOfThisMachine, Command, ControllerCommand, ServeArguments, TopicsCommand,
 };
 
 /// What `main` does: reads the arguments, does what they say, prints one line about what went wrong.

@@ -44,6 +44,7 @@ impl Embedded {
             directory: launch.controller_directory(),
             listen: HostPort { host: supervisor::HOST.to_owned(), port: 0 },
             brokers: usize::try_from(launch.brokers).ok(),
+            data_directories: (1..=launch.brokers).map(|broker| launch.directory_of(broker)).collect(),
             settings: launch.settings.clone(),
         };
         let host = ControllerHost::start(options, clock, move |news| tell(news, |event| voice.tell(event)))?;
@@ -126,7 +127,13 @@ pub(super) fn controller(
     set: &[String],
 ) -> Result<(), Failure> {
     let settings = Settings::from_pairs(set)?;
-    let options = ControllerOptions { directory, listen, brokers: brokers.map(usize::from), settings };
+    let options = ControllerOptions {
+        directory,
+        listen,
+        brokers: brokers.map(usize::from),
+        data_directories: Vec::new(),
+        settings,
+    };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Signals)?;
     // A signal is an order from here on, so that what was started is also stopped.

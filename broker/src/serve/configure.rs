@@ -9,6 +9,7 @@ use highwater_engine::log::{Cleanup, LogConfig, TimestampSource};
 use highwater_engine::store::StoreConfig;
 use highwater_engine::units::{Monotonic, NodeId};
 use highwater_replication::controller::{ControllerConfig, DURABILITY, MIN_ISR, TRUNCATION};
+use highwater_replication::ids::BrokerEpoch;
 use highwater_replication::partition::PartitionConfig;
 use highwater_replication::shard::ShardConfig;
 
@@ -111,6 +112,7 @@ fn batch_limits(settings: &Settings) -> BatchLimits {
 pub(super) struct Identity {
     pub(super) node: NodeId,
     pub(super) cluster_id: Option<String>,
+    pub(super) last_session: Option<BrokerEpoch>,
     pub(super) directory_id: String,
     pub(super) advertised: HostPort,
 }
@@ -119,6 +121,7 @@ pub(super) fn shard_config(settings: &Settings, identity: Identity) -> ShardConf
     ShardConfig {
         node: identity.node,
         cluster_id: identity.cluster_id,
+        last_session: identity.last_session,
         directory_id: Some(identity.directory_id),
         host: identity.advertised.host,
         port: identity.advertised.port,
@@ -173,7 +176,6 @@ pub(super) fn socket_limits(settings: &Settings) -> SocketLimits {
 
 /// The controller's settings; `brokers` is how many are configured, if somebody said so.
 pub(super) fn controller_config(settings: &Settings, brokers: Option<usize>) -> ControllerConfig {
-    let text = |setting: &dyn AnySetting| settings.text(setting).to_owned();
     let seconds = settings.value(&settings::LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS);
     ControllerConfig {
         session_timeout: settings.duration_ms(&settings::BROKER_SESSION_TIMEOUT_MS),
@@ -181,13 +183,19 @@ pub(super) fn controller_config(settings: &Settings, brokers: Option<usize>) -> 
         brokers_configured: brokers,
         partitions_default: narrow(settings, &settings::NUM_PARTITIONS, 1),
         replication_factor_default: narrow(settings, &settings::DEFAULT_REPLICATION_FACTOR, u16::MAX),
-        topic_defaults: BTreeMap::from([
-            (MIN_ISR.to_owned(), text(&settings::MIN_INSYNC_REPLICAS)),
-            (DURABILITY.to_owned(), text(&settings::DURABILITY)),
-            (TRUNCATION.to_owned(), text(&settings::TRUNCATION)),
-        ]),
+        topic_defaults: topic_defaults(settings),
         ..ControllerConfig::default()
     }
+}
+
+/// What topics have that say nothing else, of the settings that replicas have to agree on.
+pub(crate) fn topic_defaults(settings: &Settings) -> BTreeMap<String, String> {
+    let text = |setting: &dyn AnySetting| settings.text(setting).to_owned();
+    BTreeMap::from([
+        (MIN_ISR.to_owned(), text(&settings::MIN_INSYNC_REPLICAS)),
+        (DURABILITY.to_owned(), text(&settings::DURABILITY)),
+        (TRUNCATION.to_owned(), text(&settings::TRUNCATION)),
+    ])
 }
 
 #[cfg(test)]

@@ -9,6 +9,10 @@ use highwater_engine::checkpoint::{
 };
 use highwater_engine::store::Store;
 use highwater_engine::units::{NodeId, TopicId};
+use highwater_replication::ids::BrokerEpoch;
+
+/// The property that names the last session. It is shown nowhere: its lower half is what keeps others from fetching in its name.
+pub(crate) const SESSION_PROPERTY: &str = "highwater.session";
 
 /// Why a data directory is not this broker's.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +48,8 @@ pub enum HomeError {
     },
     /// It belongs to another cluster.
     #[error(
-        "{path} belongs to cluster {found}, the controller's is {cluster}; join the right one or choose another --data DIR"
+        "{path} belongs to cluster {found}, the controller's is {cluster}; join the right one, choose another --data DIR, or, if the \
+         controller's state was lost, make a new one with `highwater controller rebuild`"
     )]
     OtherCluster {
         /// The file.
@@ -92,18 +97,30 @@ impl Home {
         self.directory.to_string()
     }
 
-    /// A session with this cluster began: the directory is its from now on. A crash leaves the old file or the new one.
-    pub(super) fn bind(&mut self, store: &Store, cluster: &str) -> Result<(), HomeError> {
+    /// The last session that it says it had.
+    pub(super) fn last_session(&self) -> Option<BrokerEpoch> {
+        let session = self.properties.as_ref()?.others.get(SESSION_PROPERTY)?;
+        session.parse().ok().and_then(BrokerEpoch::new)
+    }
+
+    /// A session with this cluster began: the directory is its from now on, and says so, so that an old state of the controller's is known
+    /// by it. A crash leaves the old file or the new one.
+    pub(super) fn bind(
+        &mut self,
+        store: &Store,
+        cluster: &str,
+        session: BrokerEpoch,
+    ) -> Result<(), HomeError> {
         let path = store.directory().join(META_PROPERTIES);
-        let others = match &self.properties {
+        let mut others = match &self.properties {
             Some(known) if known.cluster != cluster => {
                 let found = known.cluster.clone();
                 return Err(HomeError::OtherCluster { path, found, cluster: cluster.to_owned() });
             }
-            Some(known) if known.directory.is_some() => return Ok(()),
             Some(known) => known.others.clone(),
             None => BTreeMap::new(),
         };
+        others.insert(SESSION_PROPERTY.to_owned(), session.value().to_string());
         let properties = MetaProperties {
             node: self.node,
             cluster: cluster.to_owned(),

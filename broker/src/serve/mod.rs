@@ -16,16 +16,18 @@ mod peers;
 mod sockets;
 mod start;
 
+pub(crate) use configure::topic_defaults;
 pub use controller::{Caller, ControllerHost, ControllerHostError, ControllerNews, ControllerOptions};
 pub use herald::Form;
 pub use home::HomeError;
+pub(crate) use home::SESSION_PROPERTY;
 pub use sockets::ListenError;
 pub use start::{ControllerAt, Running, ServeError, ServeOptions, Stopper, serve, start};
 
 use std::io;
 
 /// A seed that is another one each time.
-fn random_seed() -> io::Result<u64> {
+pub(crate) fn random_seed() -> io::Result<u64> {
     let mut bytes = [0; 8];
     fill_with_chance(&mut bytes)?;
     Ok(u64::from_ne_bytes(bytes))

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -217,7 +217,7 @@ pub fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let (own, reached) = match controller {
         ControllerAt::At(address) => (None, Reached::At(address)),
         ControllerAt::Own { directory } => {
-            let host = own_controller(directory, brokers, &settings, clock, &mailbox)?;
+            let host = own_controller(directory, &data, brokers, &settings, clock, &mailbox)?;
             let caller = host.caller();
             (Some(host), Reached::Here(caller))
         }
@@ -226,6 +226,7 @@ pub fn start(options: ServeOptions) -> Result<Running, ServeError> {
     let identity = configure::Identity {
         node,
         cluster_id: home.cluster_id(),
+        last_session: home.last_session(),
         directory_id: home.directory_id(),
         advertised,
     };
@@ -307,6 +308,7 @@ fn opened(node: NodeId, report: &OpenReport) -> Event {
 
 fn own_controller(
     directory: PathBuf,
+    data: &Path,
     brokers: Option<usize>,
     settings: &Settings,
     clock: Clock,
@@ -317,6 +319,7 @@ fn own_controller(
         listen: HostPort { host: "127.0.0.1".to_owned(), port: 0 },
         // A broker with a controller of its own is alone, unless somebody says that others will join.
         brokers: Some(brokers.unwrap_or(1)),
+        data_directories: vec![data.to_owned()],
         settings: settings.clone(),
     };
     let mailbox = mailbox.clone();

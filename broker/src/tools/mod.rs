@@ -5,6 +5,7 @@ pub mod carry;
 pub mod cat;
 pub mod dump;
 mod place;
+pub mod rebuild;
 pub mod recover;
 pub mod repair;
 mod segment_file;

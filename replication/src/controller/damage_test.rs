@@ -67,6 +67,28 @@ fn below_the_smallest_isr_a_damaged_replica_waits_for_the_complete_one_that_is_a
     assert_eq!(it.p().leader, Some(node(1)));
 }
 
+/// Whoever waits for a complete replica that does not come may say that enough has been waited.
+#[test]
+fn while_nobody_leads_a_damaged_replica_that_lost_nothing_leads_by_order_and_nothing_is_given_up() {
+    let mut it = Fixture::three(MIN_2);
+    it.ended(3);
+    say(&mut it, 2, Integrity::Damaged);
+    it.ended(1);
+    let order = |to| ControllerRequest::Elect { partition: p0(), election: Election::To(node(to)) };
+    let refused = |to| ControllerReply::Elected {
+        partition: p0(),
+        outcome: Err(ElectionRefusal::NotInSync { node: node(to) }),
+    };
+    let preferred = ControllerRequest::Elect { partition: p0(), election: Election::Preferred };
+    assert_eq!(it.ask(None, preferred), refused(1), "who is away does not lead");
+    let facts = it.facts(0, 5, 5);
+    it.register(3, LastStop::Killed, &[facts]);
+    assert_eq!(it.ask(None, order(3)), refused(3), "who was out of the ISR may lack something");
+    assert_eq!(it.ask(None, order(2)), ControllerReply::Elected { partition: p0(), outcome: Ok(node(2)) });
+    assert_eq!(it.shape(), (Some(2), 2, vec![2], vec![1, 2]));
+    assert!(it.p().losses.is_empty() && it.p().possible_losses.is_empty());
+}
+
 #[test]
 fn where_one_replica_is_enough_a_damaged_one_leads_alone() {
     let mut it = Fixture::three(&[(MIN_ISR, "1")]);

@@ -236,6 +236,7 @@ pub(super) fn registration(id: i32) -> Registration {
         node: node(id),
         cluster_id: None,
         directory: None,
+        last_session: None,
         host: "127.0.0.1".to_owned(),
         port: 9091 + u16::try_from(id).unwrap(),
         process: Some(1000 + u32::try_from(id).unwrap()),

@@ -15,6 +15,7 @@ mod polls;
 mod proof;
 mod protocol;
 mod reassign;
+mod rebuild;
 mod refusal;
 mod sessions;
 mod state;
@@ -35,6 +36,8 @@ mod node_test;
 #[cfg(test)]
 mod reassign_test;
 #[cfg(test)]
+mod rebuild_test;
+#[cfg(test)]
 mod sessions_test;
 #[cfg(test)]
 mod state_test;
@@ -54,6 +57,7 @@ pub use protocol::{
     POLL_WAIT_MS_MAX, ProducerIdBlock, Registration, ReplicaFacts, ReportedReplica, ResignCause, Sender,
     SessionBegun,
 };
+pub use rebuild::{FoundBroker, FoundLog, RebuildError, RebuildRefusal, rebuild, write_rebuilt};
 pub use refusal::{ElectionRefusal, IsrRefusal, ReassignRefusal, RegistrationRefusal, TopicRefusal};
 pub use state::{
     Broker, BrokerStatus, ClusterState, DURABILITY, FORMAT_VERSION, MIN_ISR, OutOfSync, OutReason,

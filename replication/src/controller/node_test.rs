@@ -195,3 +195,84 @@ fn a_second_controller_on_the_directory_is_refused() {
     assert!(matches!(open(&disk, 4), Err(ControllerOpenError::Store(_))));
     drop(first);
 }
+
+/// A directory whose every byte, one after the other, is another one, and whose every file ends earlier: what opens is the state that was
+/// there, and everything else is refused.
+#[test]
+fn whatever_byte_is_another_one_the_state_is_the_same_or_refused() {
+    for snapshot_changes in [6, 1_000] {
+        let disk = SimulatedDisk::new(6);
+        play(&disk, snapshot_changes);
+        open(&disk, snapshot_changes).unwrap().close().unwrap();
+        let disk = disk.crash_kill(&mut fastrand::Rng::with_seed(6));
+        let state = open(&disk.fork(0), snapshot_changes).unwrap().state().clone();
+        let (mut same, mut refused) = (0, 0);
+        let mut judge = |what: String, copy: &SimulatedDisk| match open(copy, snapshot_changes) {
+            Ok(opened) => {
+                assert_eq!(*opened.state(), state, "{what}");
+                same += 1;
+            }
+            Err(error) => {
+                let text = error.to_string();
+                let names_the_way = text.contains("highwater controller rebuild")
+                    || matches!(
+                        error,
+                        ControllerOpenError::NewerFormat { .. } | ControllerOpenError::Store(_)
+                    );
+                assert!(names_the_way, "{what}: {text}");
+                refused += 1;
+            }
+        };
+        for path in files(&disk) {
+            let bytes = disk.contents(&path).unwrap();
+            // Of the log each byte would take minutes; a batch has a CRC, so that one byte stands for its neighbours.
+            let step = if bytes.len() > 2_000 { 13 } else { 1 };
+            for at in (0..bytes.len()).step_by(step) {
+                let copy = disk.fork(1);
+                copy.damage(&path, u64::try_from(at).unwrap(), &[bytes[at] ^ 0x10]).unwrap();
+                judge(format!("{} byte {at} flipped", path.display()), &copy);
+                let copy = disk.fork(1);
+                let file = copy.open(&path, highwater_engine::disk::Open::Write).unwrap();
+                file.set_size(u64::try_from(at).unwrap()).unwrap();
+                drop(file);
+                judge(format!("{} cut at {at}", path.display()), &copy);
+            }
+        }
+        assert!(same > 50 && refused > 50, "{same} {refused}");
+    }
+}
+
+fn files(disk: &SimulatedDisk) -> Vec<std::path::PathBuf> {
+    use highwater_engine::disk::EntryKind;
+    let (mut files, mut open) = (Vec::new(), vec![Path::new(DIRECTORY).to_owned()]);
+    while let Some(directory) = open.pop() {
+        for entry in disk.list(&directory).unwrap() {
+            let path = directory.join(&entry.name);
+            match entry.kind {
+                EntryKind::File => files.push(path),
+                EntryKind::Directory => open.push(path),
+                EntryKind::Other => {}
+            }
+        }
+    }
+    files
+}
+
+/// A directory that a program of the first format wrote is opened, and refused by that program from then on.
+#[test]
+fn a_state_of_the_first_format_is_raised_before_it_is_changed() {
+    let disk = SimulatedDisk::new(7);
+    let lines = include_str!("../../testdata/controller/changes-1.jsonl").lines();
+    let changes: Vec<Change> =
+        (0..).zip(lines).map(|(version, line)| Change::decode(line.as_bytes(), version).unwrap()).collect();
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (store, _) = super::store::StateStore::open(shared, Path::new(DIRECTORY), now(0)).unwrap();
+    let (count, ticket) = store.append(changes.iter().take(6), now(0)).unwrap();
+    store.wait(ticket).unwrap();
+    store.close().unwrap();
+    let opened = open(&disk, 1_000).unwrap();
+    assert_eq!((opened.state().format, opened.state().version, count), (FORMAT_VERSION, 6, 6));
+    let snapshot = disk.contents(Path::new("/controller/state.snapshot")).unwrap();
+    let format = format!(r#"{{"format":{FORMAT_VERSION},"#);
+    assert!(snapshot[9..].starts_with(format.as_bytes()), "before anything else is written");
+}

@@ -21,6 +21,9 @@ impl Controller {
                 let node = partition.replicas.first().copied().ok_or(ElectionRefusal::NobodyAvailable)?;
                 (self.hand_over(partition, node)?, node, LeaderReason::Preferred)
             }
+            Election::To(node) if partition.leader.is_none() => {
+                (self.take_up(partition, node)?, node, LeaderReason::Order)
+            }
             Election::To(node) => (self.hand_over(partition, node)?, node, LeaderReason::Order),
             Election::Unclean(node) => self.plan_unclean(partition, |other| other == node)?,
             Election::UncleanAny => self.plan_unclean(partition, |_| true)?,
@@ -44,6 +47,18 @@ impl Controller {
         }
         let mut next = partition.clone();
         next.leader = Some(node);
+        Ok(next)
+    }
+
+    /// While nobody leads, whoever has everything that is committed may by order, also with a damaged range for which a complete replica that
+    /// is away was waited for. Nothing is lost: the range is fetched from that one when it is back.
+    fn take_up(&self, partition: &PartitionState, node: NodeId) -> Result<PartitionState, ElectionRefusal> {
+        let has_all = partition.eligible.contains(&node) && !partition.suspects.contains_key(&node);
+        if !has_all || !self.state.takes_part(node) {
+            return Err(ElectionRefusal::NotInSync { node });
+        }
+        let mut next = partition.clone();
+        election::lead(&mut next, election::Choice::Safe(node));
         Ok(next)
     }
 

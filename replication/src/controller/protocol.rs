@@ -120,6 +120,9 @@ pub struct Registration {
     pub cluster_id: Option<String>,
     /// The id of its data directory.
     pub directory: Option<String>,
+    /// The last session that it wrote down in its data directory; a controller that has not come so far has an old state.
+    #[serde(default)]
+    pub last_session: Option<BrokerEpoch>,
     /// Where clients reach it.
     pub host: String,
     /// The port beside `host`.

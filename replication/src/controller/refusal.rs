@@ -190,7 +190,10 @@ pub enum ReassignRefusal {
 #[non_exhaustive]
 pub enum RegistrationRefusal {
     /// Its data directory is another cluster's.
-    #[error("the data directory belongs to cluster {found}, this is cluster {expected}")]
+    #[error(
+        "the data directory belongs to cluster {found}, this is cluster {expected}; join the right one, or, if the controller's state was \
+         lost, make a new one with `highwater controller rebuild`"
+    )]
     WrongCluster {
         /// The cluster of the data directory.
         found: String,
@@ -202,6 +205,19 @@ pub enum RegistrationRefusal {
     DuplicateNode {
         /// The id.
         node: NodeId,
+    },
+    /// It had a session that this controller has not come to: the controller's state is older than the cluster.
+    #[error(
+        "broker {node} has had session {found}, and the controller's state ends at session {known}: it is an old one, which was put back; \
+         restore the newest, or make a new one with `highwater controller rebuild`"
+    )]
+    StateIsOld {
+        /// The broker.
+        node: NodeId,
+        /// Its last session.
+        found: u32,
+        /// The controller's.
+        known: u32,
     },
     /// No session is left.
     #[error("the cluster has used up its sessions")]

@@ -11,7 +11,7 @@ use super::input::CallId;
 use super::machine::Controller;
 use super::proof::{self, Contributions};
 use super::protocol::{
-    Condition, ControllerReply, Registration, ReplicaFacts, ResignCause, Sender, SessionBegun,
+    Condition, ControllerReply, LastStop, Registration, ReplicaFacts, ResignCause, Sender, SessionBegun,
 };
 use super::refusal::RegistrationRefusal;
 use super::state::{Broker, BrokerStatus, OutReason, PartitionState, RegisteredAs, ReplicaReport, Suspicion};
@@ -83,6 +83,16 @@ impl Controller {
         {
             let expected = self.state.cluster_id.clone();
             return Err(RegistrationRefusal::WrongCluster { found: found.clone(), expected });
+        }
+        let stopped_in = match registration.last_stop {
+            LastStop::StillRunning { session } => Some(session),
+            LastStop::Clean { session } => session,
+            LastStop::Killed | LastStop::MachineCrash | LastStop::Never => None,
+        };
+        let had = registration.last_session.max(stopped_in).map_or(0, BrokerEpoch::session);
+        if had > self.state.sessions {
+            let known = self.state.sessions;
+            return Err(RegistrationRefusal::StateIsOld { node, found: had, known });
         }
         match self.state.brokers.get(&node) {
             None if self.state.brokers.len() >= self.config.brokers_max => {

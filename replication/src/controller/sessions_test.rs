@@ -248,3 +248,21 @@ fn a_broker_of_a_state_without_what_its_registration_said_is_read() {
     assert!(!text.contains("registered_as"), "as before: {text}");
     assert_eq!(serde_json::from_str::<Broker>(&text).unwrap().registered_as, None);
 }
+
+#[test]
+fn a_controller_whose_state_is_older_than_a_broker_refuses_it_and_says_what_to_do() {
+    let mut it = Fixture::three(&[]);
+    let next = BrokerEpoch::of_session(it.machine.state().sessions + 1, 0);
+    let noted = Registration { last_session: Some(next), ..registration(1) };
+    let marked = Registration { last_stop: LastStop::Clean { session: Some(next) }, ..registration(1) };
+    for old_state in [noted, marked] {
+        let reply = it.ask(None, ControllerRequest::Register(old_state));
+        let ControllerReply::Registered(Err(refusal)) = reply else { panic!("{reply:?}") };
+        assert!(matches!(refusal, RegistrationRefusal::StateIsOld { found: 4, known: 3, .. }), "{refusal:?}");
+        assert!(refusal.to_string().contains("`highwater controller rebuild`"), "{refusal}");
+    }
+    let own = it.sessions[&1];
+    let reply = it
+        .ask(None, ControllerRequest::Register(Registration { last_session: Some(own), ..registration(1) }));
+    assert!(matches!(reply, ControllerReply::Registered(Ok(_))), "{reply:?}");
+}

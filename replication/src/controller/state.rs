@@ -14,7 +14,7 @@ use crate::partition::LossRecord;
 /// | format | what came with it |
 /// |---|---|
 /// | 1 | the first |
-/// | 2 | `damaged`, `adding` and `removing` of a partition, `rebuilt` |
+/// | 2 | `damaged`, `adding` and `removing` of a partition, `registered_as` of a broker, `rebuilt` |
 ///
 /// A state of an older format is read, and raised before the first change is made to it.
 pub const FORMAT_VERSION: u32 = 2;

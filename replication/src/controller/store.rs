@@ -78,7 +78,7 @@ pub struct ControllerFailure {
 }
 
 impl ControllerFailure {
-    fn new(why: impl std::fmt::Display) -> Self {
+    pub(super) fn new(why: impl std::fmt::Display) -> Self {
         Self { why: why.to_string() }
     }
 }

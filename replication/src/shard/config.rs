@@ -15,6 +15,8 @@ pub struct ShardConfig {
     pub node: NodeId,
     /// The cluster that the data directory belongs to (`meta.properties`); `None` if it is new.
     pub cluster_id: Option<String>,
+    /// The last session that the data directory names, if the host writes it down.
+    pub last_session: Option<crate::ids::BrokerEpoch>,
     /// The id of the data directory (`meta.properties`).
     pub directory_id: Option<String>,
     /// Where clients and followers reach it.

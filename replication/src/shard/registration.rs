@@ -199,6 +199,7 @@ impl Shard {
             node: config.node,
             cluster_id: known.cluster_id.clone().or_else(|| config.cluster_id.clone()),
             directory: config.directory_id.clone(),
+            last_session: config.last_session,
             host: config.host.clone(),
             port: config.port,
             process: config.process,

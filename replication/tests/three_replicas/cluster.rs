@@ -55,6 +55,7 @@ pub(crate) fn config(id: i32) -> ShardConfig {
     ShardConfig {
         node: node(id),
         cluster_id: None,
+        last_session: None,
         directory_id: None,
         host: "127.0.0.1".to_owned(),
         port: 0,

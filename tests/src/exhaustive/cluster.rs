@@ -100,6 +100,7 @@ impl Cluster {
         let registration = Registration {
             node,
             cluster_id: None,
+            last_session: None,
             directory: None,
             host: "127.0.0.1".to_owned(),
             port: 1,

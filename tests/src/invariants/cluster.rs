@@ -25,6 +25,15 @@ struct Decision<'a> {
     new: &'a PartitionState,
 }
 
+impl Decision<'_> {
+    /// Who led stays, or goes because the partition lies on others from now on: whoever has joined was let in by it.
+    fn is_of_its_leader(&self) -> bool {
+        self.old
+            .leader
+            .is_some_and(|leader| self.new.isr.contains(&leader) || !self.new.replicas.contains(&leader))
+    }
+}
+
 impl PartitionGhost {
     /// The session that the controller has for a node.
     pub(super) fn session_of(&self, node: NodeId) -> Option<i64> {
@@ -154,7 +163,8 @@ impl Ghost {
         let Some(leader) = new.leader.filter(|_| new.leader_epoch > old.leader_epoch) else { return };
         let recorded = new.losses.iter().any(|loss| loss.epoch == new.leader_epoch)
             || new.possible_losses.iter().any(|loss| loss.epoch == new.leader_epoch);
-        let was_let_in = old.leader.is_some_and(|before| before != leader && new.isr.contains(&before))
+        let was_let_in = old.leader.is_some_and(|before| before != leader)
+            && decision.is_of_its_leader()
             && !old.isr.contains(&leader);
         if old.suspects.contains_key(&leader) && !recorded && !was_let_in {
             self.violate(14, format!("{name}: {leader} leads in epoch {} and is suspect", new.leader_epoch));
@@ -164,7 +174,7 @@ impl Ghost {
     /// I13: who joins has everything that is committed, has reached the start of the leader's epoch, and last fetched in that epoch.
     fn check_joining(&mut self, decision: &Decision<'_>) {
         let Decision { name, old, new } = decision;
-        let by_its_leader = old.leader.is_some_and(|leader| new.isr.contains(&leader));
+        let by_its_leader = decision.is_of_its_leader();
         let joined: Vec<NodeId> = new
             .isr
             .iter()

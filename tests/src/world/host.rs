@@ -200,6 +200,7 @@ impl World {
         ShardConfig {
             node: id,
             cluster_id: None,
+            last_session: None,
             directory_id: None,
             host: format!("node-{id}"),
             port: 9092,

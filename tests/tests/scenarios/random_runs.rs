@@ -34,6 +34,8 @@ const RARE: &[&str] = &[
     "power losses in a call of the disk",
     "power losses",
     "removals from the ISR",
+    "reassignments begun",
+    "reassignments ended",
     "reordered pages",
     "slow disks",
     "stuck disks",

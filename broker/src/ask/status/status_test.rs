@@ -67,6 +67,7 @@ fn status(port: u16) -> ClusterStatus {
             log_end: None,
             lost: Vec::new(),
             possibly_lost_from: Vec::new(),
+            reports: Vec::new(),
             damaged: vec![2],
         }],
     }

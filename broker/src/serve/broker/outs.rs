@@ -51,7 +51,10 @@ impl Broker {
     fn news(&mut self, news: News) {
         match &news {
             News::SessionBegan { cluster_id } => {
-                if let Err(error) = self.home.bind(self.shard.store(), cluster_id) {
+                // Without one it is over again already, and the next begins.
+                if let Some(session) = self.shard.session()
+                    && let Err(error) = self.home.bind(self.shard.store(), cluster_id, session)
+                {
                     self.fail(error.to_string());
                 }
             }

@@ -7,11 +7,12 @@
 //! correlation id. Decides nothing itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use highwater_engine::checkpoint::{META_PROPERTIES, Reading, read_properties};
 use highwater_engine::disk::{LockError, Patience, PosixDisk, SyncThread};
 use highwater_engine::store::StoreOpenError;
 use highwater_engine::units::NodeId;
@@ -43,6 +44,8 @@ pub struct ControllerOptions {
     pub listen: HostPort,
     /// How many brokers the cluster is configured to have.
     pub brokers: Option<usize>,
+    /// The data directories of brokers on this machine, as far as they are known: if they belong to a cluster, it is this one.
+    pub data_directories: Vec<PathBuf>,
     /// The settings.
     pub settings: Settings,
 }
@@ -61,6 +64,21 @@ pub enum ControllerHostError {
         #[from]
         source: ControllerOpenError,
     },
+    /// The brokers have a past, and the controller has not, or another one.
+    #[error(
+        "{data} belongs to cluster {cluster}, and {controller} {found}: put that cluster's state back, or make a new one with \
+         `highwater controller rebuild`"
+    )]
+    NotTheState {
+        /// A broker's data directory.
+        data: PathBuf,
+        /// Its cluster.
+        cluster: String,
+        /// The controller's directory.
+        controller: PathBuf,
+        /// What is there instead.
+        found: String,
+    },
     /// The system gives no thread or no reactor.
     #[error("the controller cannot be run: {0}")]
     System(#[from] std::io::Error),
@@ -76,6 +94,29 @@ fn what_to_do(error: &ControllerOpenError) -> &'static str {
         }
         ControllerOpenError::NewerFormat { .. } | ControllerOpenError::Damaged { .. } | _ => "",
     }
+}
+
+/// Refuses to begin a new cluster, or to go on with another one, where brokers have had one. What cannot be read is refused where it is opened.
+fn check_whose_state(controller: &Path, data_directories: &[PathBuf]) -> Result<(), ControllerHostError> {
+    let disk = PosixDisk::new(SyncThread::Never);
+    let cluster_of = |directory: &Path| match read_properties(&disk, &directory.join(META_PROPERTIES)) {
+        Ok(Reading::Known { value, .. }) => Ok(Some(value.cluster)),
+        Ok(Reading::Missing) => Ok(None),
+        Ok(Reading::Damaged { .. }) | Err(_) => Err(()),
+    };
+    let Ok(own) = cluster_of(controller) else { return Ok(()) };
+    for data in data_directories {
+        let Ok(Some(cluster)) = cluster_of(data) else { continue };
+        if own.as_ref() != Some(&cluster) {
+            let found = match own {
+                Some(other) => format!("holds the state of cluster {other}"),
+                None => "holds no state of a cluster".to_owned(),
+            };
+            let (data, controller) = (data.clone(), controller.to_owned());
+            return Err(ControllerHostError::NotTheState { data, cluster, controller, found });
+        }
+    }
+    Ok(())
 }
 
 /// What a controller tells who started it.
@@ -139,7 +180,8 @@ impl ControllerHost {
         clock: Clock,
         tell: impl FnMut(ControllerNews) + Send + 'static,
     ) -> Result<Self, ControllerHostError> {
-        let ControllerOptions { directory, listen, brokers, settings } = options;
+        let ControllerOptions { directory, listen, brokers, data_directories, settings } = options;
+        check_whose_state(&directory, &data_directories)?;
         let bound = Bound::bind(&listen, settings.value(&settings::INSECURE))?;
         let address = bound.address();
         let config = configure::controller_config(&settings, brokers);

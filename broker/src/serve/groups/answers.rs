@@ -88,6 +88,8 @@ impl<T: Copy> Groups<T> {
             | Request::OffsetForLeaderEpoch(_)
             | Request::DescribeConfigs(_)
             | Request::ElectLeaders(_)
+            | Request::AlterPartitionReassignments(_)
+            | Request::ListPartitionReassignments(_)
             | Request::DescribeCluster(_)
             | Request::Highwater(_) => debug_assert!(false, "a request that is not about groups"),
         }
