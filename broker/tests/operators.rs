@@ -61,8 +61,9 @@ impl Three {
     }
 
     fn broker(&self, order: &str, broker: i32) {
-        let output = highwater().args(["broker", order, &broker.to_string(), "--data"]).arg(self.data());
-        text(&output.output().unwrap());
+        let output =
+            highwater().args(["broker", order, &broker.to_string(), "--data"]).arg(self.data()).output();
+        text(&output.unwrap());
     }
 
     fn rebuild(&self, controller: &Path, execute: bool) -> Output {
@@ -137,9 +138,9 @@ fn a_lost_controller_is_rebuilt_and_nothing_is_given_out_twice() {
     assert_eq!(cluster.stop().0, Some(0));
 
     std::fs::remove_dir_all(three.controller()).unwrap();
-    let lost = highwater().args(["--brokers", "3", "--port", &three.port.to_string(), "--data"]);
-    let lost = lost.arg(three.data()).output().unwrap();
-    assert!(refusal(&lost, 1).contains("`highwater controller rebuild`"));
+    let start = ["--brokers", "3", "--port", &three.port.to_string(), "--data"];
+    let lost = highwater().args(start).arg(three.data()).output();
+    assert!(refusal(&lost.unwrap(), 1).contains("`highwater controller rebuild`"));
     let shown = text(&three.rebuild(&three.controller(), false));
     for words in ["broker 3: ", "topic t, id ", "  t-0: broker 1 with epoch 0, ", "nothing was changed"] {
         assert!(shown.contains(words), "{shown}");

@@ -48,7 +48,6 @@ impl Shard {
 
     fn take_over(&mut self, now: Now, change: ViewChange) {
         for (name, id) in change.removed {
-            self.part_with(now, &name, id);
             self.remove_replica(&name, id);
         }
         for (name, assignment) in change.assigned {
@@ -147,14 +146,6 @@ impl Shard {
         self.by_log.insert(replica.log.id(), key);
         self.replicas.insert(key, replica);
         key
-    }
-
-    /// A partition lies on others from now on: who waits at the replica here is told so, and asks them.
-    fn part_with(&mut self, now: Now, name: &TopicPartition, id: TopicId) {
-        let elsewhere = self.view.assignment(name).filter(|assignment| assignment.topic_id == id);
-        if let (Some(assignment), Some(key)) = (elsewhere, self.by_name.get(name).copied()) {
-            self.step(now, key, Input::Assigned(assignment));
-        }
     }
 
     /// The topic was deleted, or the partition lies on others: so is its log.
