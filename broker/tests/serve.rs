@@ -17,8 +17,8 @@ use highwater_broker::serve::{
 };
 use highwater_broker::settings::{HostPort, Settings};
 use highwater_broker::supervisor::lifeline::StopOrder;
-use highwater_engine::batch::scan;
-use highwater_engine::units::{NodeId, TopicPartition};
+use highwater_engine::batch::{BatchBuilder, Compression, scan};
+use highwater_engine::units::{NodeId, Timestamp, TopicPartition};
 use highwater_replication::controller::Election;
 use highwater_replication::wire::fetch::{FetchPartition, FetchRequest, FetchTopic, PartitionData};
 use highwater_replication::wire::init_producer_id::InitProducerIdRequest;
@@ -26,7 +26,7 @@ use highwater_replication::wire::list_offsets::{ListOffsetsPartition, ListOffset
 use highwater_replication::wire::metadata::{MetadataRequest, MetadataRequestTopic};
 use highwater_replication::wire::{ErrorCode, Records, Response};
 
-use kafka::{batch, client, consume, produce, until};
+use kafka::{answer_to, batch, client, consume, consume_from, produce, until};
 
 fn here(port: u16) -> HostPort {
     HostPort { host: "127.0.0.1".to_owned(), port }

@@ -60,7 +60,12 @@ pub(crate) fn answer_to(
 }
 
 /// Appends, and answers the error or the base offset.
-pub(crate) fn produce(broker: &mut Connection, topic: &str, acks: i16, records: bytes::Bytes) -> Result<i64, ErrorCode> {
+pub(crate) fn produce(
+    broker: &mut Connection,
+    topic: &str,
+    acks: i16,
+    records: bytes::Bytes,
+) -> Result<i64, ErrorCode> {
     let partition = answer_to(broker, topic, acks, records);
     if partition.error_code.is_none() { Ok(partition.base_offset) } else { Err(partition.error_code) }
 }
