@@ -9,7 +9,6 @@ use super::state::{Broker, BrokerStatus, ClusterState, FORMAT_VERSION, Partition
 /// One change. It says what is from now on, not what was done, so that applying it needs no rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[expect(clippy::large_enum_variant, reason = "nearly all changes are the largest, that of a partition")]
 pub enum Change {
     /// The first change of every cluster.
     ClusterCreated {

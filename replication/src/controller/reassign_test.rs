@@ -185,6 +185,6 @@ fn what_cannot_be_is_refused_as_kafka_refuses_it() {
     assert_eq!(reassign(&mut it, Some(&[1, 2, 3]), FactorRule::Stays), Err(changes));
     assert_eq!(reassign(&mut it, Some(&[1, 3]), FactorRule::Stays), Ok(()));
     assert_eq!(moving(&it).1, [3]);
-    it.ask(None, ControllerRequest::DeleteTopic { name: "t".to_owned() });
+    it.ask(None, ControllerRequest::DeleteTopic { name: "t".to_owned(), id: None });
     assert_eq!(reassign(&mut it, Some(&[1]), FactorRule::Stays), Err(ReassignRefusal::UnknownPartition));
 }

@@ -48,6 +48,7 @@ fn config() -> ShardConfig {
     ShardConfig {
         node: node(1),
         cluster_id: None,
+        last_session: None,
         directory_id: None,
         host: "127.0.0.1".to_owned(),
         port: 0,
@@ -81,6 +82,8 @@ fn led_by_1() -> ClusterState {
     };
     let both = vec![node(1), node(2)];
     let partition = PartitionState {
+        adding: Vec::new(),
+        removing: Vec::new(),
         replicas: both.clone(),
         isr: both.clone(),
         eligible: both,
