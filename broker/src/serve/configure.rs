@@ -82,6 +82,7 @@ fn whole(value: f64) -> u64 {
 pub(super) fn store_config(settings: &Settings, seed: u64) -> StoreConfig {
     let mut config = StoreConfig::default();
     config.log = log_config(settings);
+    config.batch_bytes_max = usize::try_from(settings::BATCH_BYTES_MAX).unwrap_or(usize::MAX);
     config.dirty_age_max = settings.duration_ms(&settings::FLUSH_MS);
     config.checkpoint_interval = settings.duration_ms(&settings::FLUSH_OFFSET_CHECKPOINT_INTERVAL_MS);
     config.key_map_bytes_max = settings.count(&settings::CLEANER_DEDUPE_BUFFER_SIZE);

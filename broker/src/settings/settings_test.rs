@@ -34,6 +34,11 @@ fn refusals_name_the_key_and_what_is_allowed() {
         "there is no setting \"min.insync.replica\"; did you mean min.insync.replicas? `highwater config` lists them all"
     );
     assert_eq!(text("num.partitions=0"), "num.partitions=0: allowed is a whole number from 1 to 10000");
+    assert_eq!(
+        text("message.max.bytes=134217729"),
+        "message.max.bytes=134217729: allowed is a whole number from 0 to 134217728",
+        "no log would take it"
+    );
     assert_eq!(text("durability=yes"), "durability=yes: allowed is written or fsync");
     assert_eq!(text("retention.ms=x"), "retention.ms=x: allowed is a whole number from -1");
     assert_eq!(text("insecure"), "\"insecure\" is not of the form key=value");

@@ -78,6 +78,8 @@ const fn within(min: i64, max: i64) -> Integer {
 
 /// The largest 32-bit number, which is where Kafka's `int` settings end.
 const INT_MAX: i64 = i32::MAX as i64;
+/// The largest batch that any topic may let in: a log takes no larger one, nor reads one.
+pub const BATCH_BYTES_MAX: i64 = 128 << 20;
 
 macro_rules! settings {
     ($($(#[$doc:meta])* $constant:ident: $kind:ty = $name:literal $(topic $topic:literal)?, $value:expr, $unit:literal, $default:literal, $meaning:literal;)*) => {
@@ -153,7 +155,7 @@ settings! {
         within(0, INT_MAX), "bytes", "4096",
         "Bytes of log between two entries of its index";
     MESSAGE_MAX_BYTES: Integer = "message.max.bytes" topic "max.message.bytes",
-        within(0, INT_MAX), "bytes", "1048588",
+        within(0, BATCH_BYTES_MAX), "bytes", "1048588",
         "The largest batch that is accepted, as it comes";
     MESSAGE_TIMESTAMP_TYPE: Choice<TimestampType> = "log.message.timestamp.type" topic "message.timestamp.type",
         Choice(&[("CreateTime", TimestampType::CreateTime), ("LogAppendTime", TimestampType::LogAppendTime)]), "", "CreateTime",

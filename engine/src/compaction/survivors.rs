@@ -10,6 +10,10 @@ use crate::batch::{
 };
 use crate::units::{Offset, ProducerEpoch, ProducerId, Timestamp};
 
+/// What is in the log was let in before, by whatever ratio: only memory is bounded.
+const LIMITS: DecompressLimits =
+    DecompressLimits { output_bytes_max: 128 << 20, ratio_max: 1, ratio_free_bytes: 128 << 20 };
+
 /// What is kept of a producer that is known, so that it is known after the round too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LastOf {
@@ -54,6 +58,10 @@ pub(crate) struct Survivors {
     pub(crate) producers: BTreeMap<ProducerId, LastOf>,
     pub(crate) now: Timestamp,
     pub(crate) delete_retention_ms: i64,
+    /// No batch may become larger than this by being written anew.
+    pub(crate) batch_bytes_max: usize,
+    /// The last marker that says nothing any more behind the round.
+    pub(crate) last_marker_gone: Option<Offset>,
     /// For records that were compressed.
     pub(crate) scratch: Vec<u8>,
     pub(crate) records_kept: u64,
@@ -76,7 +84,7 @@ pub(crate) fn map_batch(
     if transactions.batch(header) {
         return Ok(None);
     }
-    for record in batch.records(&DecompressLimits::default(), scratch)? {
+    for record in batch.records(&LIMITS, scratch)? {
         let record = record?;
         let Some(key) = record.key.filter(|_| record.offset >= from) else { continue };
         if map.put(key, record.offset) == Err(Full) {
@@ -89,7 +97,7 @@ pub(crate) fn map_batch(
 /// Takes in a control batch, and says whether nothing is left for it to say. What is no marker always counts.
 fn says_nothing(transactions: &mut Transactions, batch: &BatchView<'_>) -> Result<bool, RecordDamage> {
     let mut scratch = Vec::new();
-    let Some(record) = batch.records(&DecompressLimits::default(), &mut scratch)?.next() else {
+    let Some(record) = batch.records(&LIMITS, &mut scratch)?.next() else {
         return Ok(true);
     };
     let is_marker = matches!(ControlRecord::parse(&record?), Ok(ControlRecord::Marker { .. }));
@@ -110,6 +118,9 @@ impl Survivors {
         let goes = may_go && (is_past || !is_control);
         let mut scratch = std::mem::take(&mut self.scratch);
         let survivor = if goes {
+            if is_control {
+                self.last_marker_gone = Some(header.base_offset);
+            }
             self.records_gone += u64::from(header.record_count.unsigned_abs());
             Ok(self.emptied(header, place))
         } else {
@@ -131,24 +142,36 @@ impl Survivors {
         let horizon = header.delete_horizon();
         let mut kept: Vec<RecordView<'_>> = Vec::new();
         let mut total = 0_u64;
-        for record in batch.records(&DecompressLimits::default(), scratch)? {
+        for record in batch.records(&LIMITS, scratch)? {
             let record = record?;
             total += 1;
             if is_control || self.stays(&record, horizon) {
                 kept.push(record);
             }
         }
-        self.records_kept += kept.len() as u64;
-        self.records_gone += total - kept.len() as u64;
+        let gone = total - kept.len() as u64;
         if kept.is_empty() {
+            self.records_gone += gone;
             return Ok(self.emptied(header, place));
         }
         let wants_horizon = is_spent_marker || kept.iter().any(|record| record.value.is_none());
         let given = if wants_horizon && horizon.is_none() { Some(self.horizon()) } else { None };
-        if given.is_none() && kept.len() as u64 == total {
-            return Ok(Survivor::AsItIs);
+        let with_given = given.is_some().then_some(given);
+        let without = (gone > 0).then_some(horizon);
+        for horizon in with_given.into_iter().chain(without) {
+            match header.with_records(&kept, horizon) {
+                Ok(rewritten) if rewritten.len() <= self.batch_bytes_max => {
+                    self.records_kept += kept.len() as u64;
+                    self.records_gone += gone;
+                    return Ok(Survivor::Rewritten(rewritten));
+                }
+                Ok(_) | Err(BuildError::TooLarge { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
-        Ok(Survivor::Rewritten(header.with_records(&kept, horizon.or(given))?))
+        // Nothing of it goes, or nobody could read what it would become: what newer records hide may stay.
+        self.records_kept += total;
+        Ok(Survivor::AsItIs)
     }
 
     fn stays(&self, record: &RecordView<'_>, horizon: Option<Timestamp>) -> bool {

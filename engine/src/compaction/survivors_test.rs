@@ -63,6 +63,8 @@ fn survivors(log: &[Bytes], aborted: &[AbortedTransaction], now: i64) -> Survivo
         producers: std::collections::BTreeMap::new(),
         now: Timestamp::from_millis(now),
         delete_retention_ms: 100,
+        batch_bytes_max: 1 << 20,
+        last_marker_gone: None,
         scratch: Vec::new(),
         records_kept: 0,
         records_gone: 0,
@@ -150,6 +152,38 @@ fn a_tombstone_is_given_a_horizon_and_goes_behind_it() {
 }
 
 #[test]
+fn a_batch_that_would_outgrow_the_limit_stays_without_a_horizon_or_as_it_is() {
+    let two = [(Some("a"), None), (Some("b"), Some("2"))];
+    let log = [plain(0, &two)];
+    let mut round = survivors(&log, &[], 1 << 40);
+    let grown = cleaned(&mut round, &log)[0].len();
+    assert!(grown > log[0].len(), "deltas are counted from the horizon, which is far from the records");
+    for (batch_bytes_max, len) in [(grown, grown), (grown - 1, log[0].len())] {
+        let mut round = survivors(&log, &[], 1 << 40);
+        round.batch_bytes_max = batch_bytes_max;
+        assert_eq!(cleaned(&mut round, &log)[0].len(), len);
+        assert_eq!((round.records_kept, round.records_gone), (2, 0));
+    }
+    // With a record that goes there is room for the rest, though not for the horizon.
+    let log = [plain(
+        0,
+        &[
+            (Some("a"), None),
+            (Some("b"), None),
+            (Some("c"), None),
+            (Some("d"), None),
+            (Some("e"), None),
+            (Some("a"), Some("3")),
+        ],
+    )];
+    let mut round = survivors(&log, &[], 1 << 40);
+    round.batch_bytes_max = log[0].len() - 1;
+    let left = cleaned(&mut round, &log);
+    assert_eq!(BatchView::parse(&left[0]).unwrap().header().delete_horizon(), None);
+    assert_eq!((told(&left[0]).len(), round.records_kept, round.records_gone), (5, 5, 1));
+}
+
+#[test]
 fn aborted_records_go_at_once_and_their_marker_when_nothing_is_left_for_it_to_end() {
     let log = [
         plain(0, &[(Some("a"), Some("before"))]),
@@ -226,4 +260,16 @@ fn a_map_that_is_full_ends_the_round_in_front_of_the_first_new_key() {
     let view = BatchView::parse(&bytes).unwrap();
     let full = map_batch(&mut map, &mut Transactions::new(&[]), &view, at(0), &mut Vec::new()).unwrap();
     assert_eq!((full, map.newest(b"a")), (Some(at(3)), Some(at(2))));
+}
+
+#[cfg(feature = "codecs")]
+#[test]
+fn a_batch_that_compresses_well_is_read_however_well() {
+    let value = "0".repeat(8 << 20);
+    let log = [
+        batch(0, &[(Some("a"), Some(&value))], BatchBuilder::new(Compression::Zstd)),
+        plain(1, &[(Some("a"), Some("2"))]),
+    ];
+    assert!(log[0].len() < value.len() / 1_000);
+    assert_eq!(cleaned(&mut survivors(&log, &[], 0), &log), log[1..]);
 }

@@ -158,7 +158,7 @@ impl Inner {
         Ok(known.map(|known| known.open().clone()))
     }
 
-    pub(super) fn snapshot_at(&self, base: Offset) -> io::Result<Option<Producers>> {
+    pub(crate) fn snapshot_at(&self, base: Offset) -> io::Result<Option<Producers>> {
         let path = file_path(&self.directory, base, FileKind::Snapshot);
         match read_snapshot(self.shared.disk.as_ref(), &path) {
             Ok(bytes) => {

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::ReadError;
 use super::inner::Inner;
 use super::shared::lock;
+use super::writer::Writer;
+use super::{Cleanup, ReadError};
 use crate::segment::{DamagedRange, FileKind, Segment};
-use crate::units::Offset;
+use crate::units::{Offset, OffsetRange};
 
 impl Inner {
     /// Takes in what is damaged in a segment, as an examination of its first `size` bytes has found it. Says whether that is a change.
@@ -60,6 +61,27 @@ impl Inner {
             let segment = view.segments.iter().find(|segment| segment.path(FileKind::Log) == *path);
             lock(&self.shared.suspect).extend(segment.map(|segment| (self.id, segment.base())));
         }
+    }
+
+    /// See [`super::LogFacts::replaced_by_repair`]: whole segments, and of the one that grows what is damaged and all before it.
+    pub(super) fn replaced_by_repair(&self, writer: &Writer) -> Vec<OffsetRange> {
+        if writer.damaged.is_empty() || writer.config.cleanup == Cleanup::Delete {
+            return Vec::new();
+        }
+        // Bytes without offsets of their own go with their neighbour.
+        let end = |range: &DamagedRange| {
+            let is_bare = range.offsets.is_empty() && range.offsets.start() == range.segment;
+            if is_bare { range.segment.next().unwrap_or(range.segment) } else { range.offsets.end() }
+        };
+        let damaged_to = writer.damaged.iter().map(end).max().unwrap_or_default();
+        let until = damaged_to.max(self.marks.cleaned.get());
+        let (view, start) = (self.view(), self.marks.start.get());
+        let next_bases = view.segments.iter().skip(1).map(|next| next.base()).chain([damaged_to]);
+        let parts = view.segments.iter().zip(next_bases).filter(|(segment, _)| segment.base() < until);
+        parts
+            .filter_map(|(segment, end)| OffsetRange::new(segment.base().max(start), end))
+            .filter(|part| !part.is_empty())
+            .collect()
     }
 
     /// Whether anybody misses what is damaged: what lies below the start is deleted. A range without offsets of its own still has bytes that

@@ -110,13 +110,16 @@ impl Inner {
         let _watch = self.watch();
         let writer = self.writer();
         let durable = self.marks.durable.get();
+        let replaced_by_repair = self.replaced_by_repair(&writer);
         call(&LogFacts {
             start: self.marks.start.get(),
             accepted: self.marks.accepted.get(),
             written: self.marks.written.get(),
             durable,
             recovery_point: durable,
+            cleaned_to: self.marks.cleaned.get(),
             damaged: &writer.damaged,
+            replaced_by_repair: &replaced_by_repair,
             epochs: &writer.epochs,
         })
     }

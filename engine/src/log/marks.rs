@@ -39,6 +39,8 @@ pub(crate) struct Marks {
     pub(crate) accepted: Mark,
     pub(crate) written: Mark,
     pub(crate) durable: Mark,
+    /// How far compaction has come, as the checkpoint says.
+    pub(crate) cleaned: Mark,
     generation: AtomicU64,
 }
 
@@ -50,6 +52,7 @@ impl Marks {
             accepted: Mark::new(end),
             written: Mark::new(end),
             durable: Mark::new(recovery_point.min(end)),
+            cleaned: Mark::new(Offset::ZERO),
             generation: AtomicU64::new(0),
         }
     }
@@ -65,6 +68,7 @@ impl Marks {
         self.accepted.set(end);
         self.written.set(end);
         self.durable.lower(end);
+        self.cleaned.lower(end);
         self.start.lower(end);
     }
 }

@@ -226,6 +226,7 @@ impl Inner {
     fn lower_durable(&self, to: Offset, checkpoints: &impl CutCheckpoints) -> Result<(), FileError> {
         let before = self.marks.durable.get();
         self.marks.durable.lower(to);
+        self.marks.cleaned.lower(to);
         checkpoints.lower_point(self, to).inspect_err(|_| {
             self.marks.durable.raise(before);
         })

@@ -166,6 +166,11 @@ impl Producers {
         }
     }
 
+    /// Whether a transaction is open.
+    pub(crate) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// Forgets ended transactions whose marker lies below `ceiling`, which never goes back behind that again.
     pub fn settle_below(&mut self, ceiling: Offset) {
         self.ended.retain(|_, marker| *marker >= ceiling);

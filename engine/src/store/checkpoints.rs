@@ -84,7 +84,9 @@ impl Store {
         let mut checkpoints = self.checkpoints();
         let mut cleaned = checkpoints.cleaned.clone();
         cleaned.insert(log.name.clone(), cleaned_to);
-        self.write_cleaned(&mut checkpoints, cleaned)
+        self.write_cleaned(&mut checkpoints, cleaned)?;
+        log.marks.cleaned.set(cleaned_to);
+        Ok(())
     }
 
     /// What lies at and above `to` will be other records, of which none was compared with those below: for certain, before the first of them

@@ -15,10 +15,10 @@ use crate::disk::{Disk, SimulatedDisk};
 use crate::log::{Cleanup, Log, LogConfig, Permit};
 use crate::units::{Now, Offset, ProducerEpoch, ProducerId, Sequence, Timestamp};
 
-const DATA: &str = "/data";
-const DAY: u64 = 24 * 60 * 60 * 1000;
+pub(super) const DATA: &str = "/data";
+pub(super) const DAY: u64 = 24 * 60 * 60 * 1000;
 
-fn config() -> LogConfig {
+pub(super) fn config() -> LogConfig {
     LogConfig {
         segment_bytes_max: 600,
         index_interval_bytes: 100,
@@ -28,12 +28,12 @@ fn config() -> LogConfig {
 }
 
 /// For logs that are found.
-fn compacted() -> StoreConfig {
+pub(super) fn compacted() -> StoreConfig {
     let log = LogConfig { segment_bytes_max: 1400, ..config() };
     StoreConfig { log, reserve_bytes: None, ..StoreConfig::default() }
 }
 
-fn opened(disk: &SimulatedDisk) -> (Store, Log) {
+pub(super) fn opened(disk: &SimulatedDisk) -> (Store, Log) {
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let (store, report) = open_with(&shared, Path::new(DATA), compacted());
     assert!(report.refused.is_empty(), "{:?}", report.refused);
@@ -42,7 +42,7 @@ fn opened(disk: &SimulatedDisk) -> (Store, Log) {
 }
 
 /// One batch of a producer, as many records as there are keys; without a value they are tombstones.
-fn append(log: &Log, sequence: i32, records: &[(u32, Option<u32>)]) {
+pub(super) fn append(log: &Log, sequence: i32, records: &[(u32, Option<u32>)]) {
     let mut builder = BatchBuilder::new(Compression::None).producer(
         ProducerId::new(7).unwrap(),
         ProducerEpoch::new(0).unwrap(),
@@ -59,7 +59,7 @@ fn append(log: &Log, sequence: i32, records: &[(u32, Option<u32>)]) {
 }
 
 /// A log of many small segments, sealed, with a few keys again and again.
-fn filled(seed: u64) -> SimulatedDisk {
+pub(super) fn filled(seed: u64) -> SimulatedDisk {
     let disk = SimulatedDisk::new(seed);
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let (store, _) = open_with(&shared, Path::new(DATA), compacted());
@@ -79,17 +79,17 @@ fn filled(seed: u64) -> SimulatedDisk {
     disk
 }
 
-fn seal(store: &Store, log: &Log) {
+pub(super) fn seal(store: &Store, log: &Log) {
     let done = Job::Seal { log: log.id() }.run(store);
     assert!(matches!(done, JobDone::Sealed { .. }), "{done:?}");
 }
 
-fn piece(store: &Store, log: &Log, now: Now, bytes_max: u64) -> JobDone {
+pub(super) fn piece(store: &Store, log: &Log, now: Now, bytes_max: u64) -> JobDone {
     Job::Compact { log: log.id(), ceiling: Offset::MAX, now, bytes_max }.run(store)
 }
 
 /// A round in pieces of this size.
-fn round(store: &Store, log: &Log, now: Now, bytes_max: u64) -> Option<CompactionReport> {
+pub(super) fn round(store: &Store, log: &Log, now: Now, bytes_max: u64) -> Option<CompactionReport> {
     loop {
         let done = piece(store, log, now, bytes_max);
         let JobDone::Compacted { step, .. } = done else { panic!("{done:?}") };
@@ -102,7 +102,7 @@ fn round(store: &Store, log: &Log, now: Now, bytes_max: u64) -> Option<Compactio
     }
 }
 
-type Records = BTreeMap<i64, (String, Option<String>)>;
+pub(super) type Records = BTreeMap<i64, (String, Option<String>)>;
 
 fn records_in(bytes: &[u8]) -> Records {
     let mut records = BTreeMap::new();
@@ -118,12 +118,12 @@ fn records_in(bytes: &[u8]) -> Records {
     records
 }
 
-fn records(store: &Store, log: &Log) -> Records {
+pub(super) fn records(store: &Store, log: &Log) -> Records {
     records_in(&read_all(store, log, log.start().value()))
 }
 
 /// What a reader who keeps the newest of each key has in the end.
-fn state(records: &Records) -> BTreeMap<String, String> {
+pub(super) fn state(records: &Records) -> BTreeMap<String, String> {
     let mut state = BTreeMap::new();
     for (key, value) in records.values() {
         match value {
@@ -219,7 +219,7 @@ fn a_tombstone_stays_for_its_time_and_brings_no_older_record_back() {
 }
 
 /// Adds segments of other keys.
-fn grow(store: &Store, log: &Log) {
+pub(super) fn grow(store: &Store, log: &Log) {
     for number in 0..12 {
         let mut builder = BatchBuilder::new(Compression::None);
         let key = format!("other {number}");

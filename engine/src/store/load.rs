@@ -57,6 +57,7 @@ impl Store {
         }
         let lowered = self.lower_cleaned(&mut self.checkpoints(), &source.name, Some(plan.end));
         loading.read(lowered.map_err(|error| error.source))?;
+        log.0.marks.cleaned.set(self.checkpoints().cleaned.get(&source.name).copied().unwrap_or_default());
         self.run_log(&log, now);
         plan.steps.splice(..0, exchange);
         Ok(report(&log, &plan, gathered.facts.recovery_point))

@@ -16,6 +16,8 @@ mod committed_test;
 mod compact;
 #[cfg(test)]
 mod compact_test;
+#[cfg(test)]
+mod compact_trouble_test;
 mod config;
 #[cfg(test)]
 mod crash_test;

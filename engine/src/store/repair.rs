@@ -147,9 +147,22 @@ impl Store {
         log.recall_lost_producers(now)?;
         // It is repaired, and only not for certain.
         indexed.map_err(|error| self.not_repaired(&beside, bytes, error))?;
+        self.doubt_cleaned(&log)?;
         self.write_damage_note(&mut self.checkpoints())?;
         let damaged = log.writer().damaged.clone();
         Ok(JobDone::Repaired { log: id, offsets, damaged })
+    }
+
+    /// What a peer has of a compacted log may not be as clean as it was here: counting begins anew when nothing is damaged any more, and not
+    /// before, so that until then it is known up to where the log has to be replaced.
+    fn doubt_cleaned(&self, log: &Inner) -> Result<(), FileError> {
+        let start = log.marks.start.get();
+        if log.config().cleanup == Cleanup::Delete || !log.writer().damaged.is_empty() {
+            return Ok(());
+        }
+        self.lower_cleaned(&mut self.checkpoints(), &log.name, Some(start))?;
+        log.marks.cleaned.lower(start);
+        Ok(())
     }
 
     /// Takes away what is beside the segment, unless the directory has failed: there nothing is touched any more.
@@ -204,6 +217,7 @@ impl Store {
             for segment in segments.iter_mut().filter(|segment| Arc::ptr_eq(segment, old)) {
                 *segment = Arc::clone(&new);
             }
+            lock(&log.tail).clear();
             log.set_segments(segments);
         }
         log.list_unsure(&new);

@@ -6,7 +6,7 @@ use highwater_engine::log::LogFacts;
 use highwater_engine::segment::DamagedRange;
 use highwater_engine::state::EpochHistory;
 use highwater_engine::units::{
-    LeaderEpoch, Monotonic, NodeId, Now, Offset, Timestamp, TopicId, TopicPartition,
+    LeaderEpoch, Monotonic, NodeId, Now, Offset, OffsetRange, Timestamp, TopicId, TopicPartition,
 };
 
 use super::*;
@@ -51,6 +51,8 @@ pub(super) struct FakeLog {
     pub(super) durable: Offset,
     pub(super) epochs: EpochHistory,
     pub(super) damaged: Vec<DamagedRange>,
+    pub(super) cleaned_to: Offset,
+    pub(super) replaced_by_repair: Vec<OffsetRange>,
 }
 
 impl FakeLog {
@@ -67,6 +69,8 @@ impl FakeLog {
             durable: at(end),
             epochs: history,
             damaged: Vec::new(),
+            cleaned_to: at(0),
+            replaced_by_repair: Vec::new(),
         }
     }
 
@@ -77,7 +81,9 @@ impl FakeLog {
             written: self.written,
             durable: self.durable,
             recovery_point: self.durable,
+            cleaned_to: self.cleaned_to,
             damaged: &self.damaged,
+            replaced_by_repair: &self.replaced_by_repair,
             epochs: &self.epochs,
         }
     }

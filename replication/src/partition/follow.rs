@@ -157,7 +157,8 @@ impl Partition {
     }
 
     /// Cuts the log, unless that would destroy records that are known to be committed (S26). Cutting where the log ends anyway is done
-    /// all the same: its epoch history may name an epoch beyond (KAFKA-10706).
+    /// all the same: its epoch history may name an epoch beyond (KAFKA-10706). A compacted log that would be cut below what is cleaned begins
+    /// again at its start.
     pub(super) fn cut(&mut self, to: Offset, why: TruncationReason, log: &LogFacts<'_>) {
         let Some(assignment) = &self.assignment else { return };
         let latest = log.epochs.latest().map(|entry| entry.epoch);
@@ -182,6 +183,10 @@ impl Partition {
             }
             self.watermark.lose_from(to);
             self.event(PartitionEvent::LossAccepted { from: to, to: known });
+        }
+        // Older records of keys have gone here for newer ones that are cut now, and the leader still has them.
+        if to < log.cleaned_to && why != TruncationReason::HighWatermark {
+            return self.restart(log.start, log);
         }
         self.set_phase(Phase::Cutting { to, why });
         self.effect(Effect::StopFetching);

@@ -391,6 +391,17 @@ fn s29_a_log_that_was_passed_by_begins_again_and_its_high_watermark_with_it() {
 }
 
 #[test]
+fn a_compacted_log_that_is_cut_below_what_is_cleaned_begins_again() {
+    for (cleaned, expected) in [(8, truncate(8)), (9, Effect::RestartAt { offset: at(2) })] {
+        let mut log = FakeLog::new(10, &[(2, 0)]);
+        (log.start, log.cleaned_to) = (at(2), at(cleaned));
+        let mut b = following(log, Some(3));
+        let (effects, _) = answer(&mut b, 1, 10, parts_at(2, 8));
+        assert!(effects.contains(&expected), "{cleaned}: {effects:?}");
+    }
+}
+
+#[test]
 fn failures_pause_longer_each_time_and_a_success_forgets_them() {
     let mut b = following(FakeLog::new(4, &[(2, 0)]), Some(1));
     let (mut time, mut pauses) = (0, Vec::new());

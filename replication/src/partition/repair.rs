@@ -8,6 +8,12 @@
 //! A leader repairs nothing: the controller gives its leadership to a replica that is complete, and then it is a follower. Two that are
 //! damaged in different places heal one another that way: first the follower, then the leader that was.
 //!
+//! Of a compacted log all that was compacted is replaced, segment by segment in one leadership, and the segments with damage last, so that the
+//! log counts as damaged until then: the leader's log may have been compacted to another point, and what it has of one range alone may lack
+//! the tombstone of a key that is older here, or bring a key back whose tombstone has gone here. As for whoever reads a compacted log from its
+//! start, that has to be done within `delete.retention.ms`. What the leader itself cannot give stays as it is here: a record that can be read
+//! counts for more.
+//!
 //! The range is asked for as a consumer does. A follower's Fetch would say that this replica has nothing behind it; and what is committed is
 //! the same in every log that holds it, whoever leads by the time it arrives.
 
@@ -15,7 +21,7 @@ use std::time::Duration;
 
 use highwater_engine::log::LogFacts;
 use highwater_engine::segment::DamagedRange;
-use highwater_engine::units::{LeaderEpoch, Monotonic, OffsetRange};
+use highwater_engine::units::{LeaderEpoch, Monotonic, Offset, OffsetRange};
 
 use super::assignment::Integrity;
 use super::config::PartitionConfig;
@@ -33,6 +39,8 @@ pub(super) struct Repair {
     failures: u32,
     /// The last range that was tried: the next one has its turn before it has another.
     tried: Option<OffsetRange>,
+    /// Of a compacted log everything below it is the leader's, as far as it has no damage.
+    replaced_to: Offset,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -55,6 +63,13 @@ impl Repair {
     /// The damaged range whose turn it is, as it is asked for.
     fn next(&self, log: &LogFacts<'_>) -> Option<OffsetRange> {
         let tried = self.tried.map(OffsetRange::start);
+        let (hurt, whole): (Vec<OffsetRange>, Vec<OffsetRange>) =
+            log.replaced_by_repair.iter().partition(|part| is_hurt(**part, log));
+        if !hurt.is_empty() {
+            let before = whole.into_iter().find(|part| part.start() >= self.replaced_to);
+            let next = || hurt.iter().find(|part| Some(part.start()) > tried).or(hurt.first()).copied();
+            return before.or_else(next);
+        }
         let is_next = |range: &&DamagedRange| Some(range.offsets.start()) > tried;
         let next = log.damaged.iter().find(is_next).or_else(|| log.damaged.first())?;
         wanted(next)
@@ -69,6 +84,23 @@ impl Repair {
         self.failures = self.failures.saturating_add(1);
         self.state = State::Pausing(now.after(pause));
         pause
+    }
+}
+
+/// Whether something of this part of a compacted log is damaged.
+fn is_hurt(part: OffsetRange, log: &LogFacts<'_>) -> bool {
+    log.damaged
+        .iter()
+        .filter_map(wanted)
+        .any(|range| range.start() < part.end() && range.end() > part.start())
+}
+
+/// Whether this is still to be replaced.
+fn is_wanted(offsets: OffsetRange, log: &LogFacts<'_>) -> bool {
+    if log.replaced_by_repair.is_empty() {
+        log.damaged.iter().any(|range| wanted(range) == Some(offsets))
+    } else {
+        log.replaced_by_repair.contains(&offsets)
     }
 }
 
@@ -123,8 +155,13 @@ impl Partition {
         let (Some(leader), Some(epoch), true) = (follower.leader, epoch, is_idle && agrees) else { return };
         let next = follower.repair.next(log);
         follower.repair.state = next.map_or(State::Idle, State::Fetching);
+        if next.is_none() {
+            follower.repair.replaced_to = Offset::ZERO;
+        }
         if let Some(offsets) = next {
-            follower.repair.tried = Some(offsets);
+            if log.replaced_by_repair.is_empty() || is_hurt(offsets, log) {
+                follower.repair.tried = Some(offsets);
+            }
             self.effect(Effect::FetchRange { leader, epoch, offsets });
         }
     }
@@ -143,10 +180,14 @@ impl Partition {
         if !this_leadership || follower.repair.state != State::Fetching(offsets) {
             return;
         }
-        let is_wanted = log.damaged.iter().any(|range| wanted(range) == Some(offsets));
+        let is_wanted = is_wanted(offsets, log);
         let is_left_alone =
             matches!(follower.phase, Phase::Fetching { .. } | Phase::BackingOff { uncut: None, .. });
         match outcome {
+            Err(FetchFailure::Corrupt) if is_wanted && !is_hurt(offsets, log) => {
+                follower.repair.replaced_to = offsets.end();
+                self.repair_fails(now, offsets, RepairProblem::Fetch(FetchFailure::Corrupt));
+            }
             Err(failure) => self.repair_fails(now, offsets, RepairProblem::Fetch(failure)),
             Ok(()) if is_wanted && is_left_alone => {
                 follower.repair.state = State::Writing(offsets);
@@ -161,7 +202,8 @@ impl Partition {
     pub(super) fn repaired(&mut self, offsets: OffsetRange) {
         let Role::Follower(follower) = &mut self.role else { return };
         if follower.repair.state == State::Writing(offsets) {
-            follower.repair = Repair { tried: Some(offsets), ..Repair::default() };
+            let replaced_to = follower.repair.replaced_to.max(offsets.end());
+            follower.repair = Repair { tried: Some(offsets), replaced_to, ..Repair::default() };
         }
         self.event(PartitionEvent::Repaired { offsets });
     }

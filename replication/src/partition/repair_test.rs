@@ -138,3 +138,60 @@ fn bytes_without_offsets_are_replaced_with_their_neighbour() {
         assert_eq!(agree(&mut b, 0), [fetch_range(from, to)]);
     }
 }
+
+/// A follower of A whose log was compacted, in these segments.
+fn compacted_follower(damage: &[DamagedRange], parts: &[(i64, i64)]) -> Replica {
+    let mut log = FakeLog::new(10, &[(2, 0)]);
+    log.damaged = damage.to_vec();
+    log.replaced_by_repair = parts.iter().map(|(from, to)| offsets(*from, *to)).collect();
+    let mut b = Replica::with_rules(B, log, Some(10), Rules::default());
+    let mut assigned = assignment(A, 5, 10);
+    assigned.damaged = vec![node(B)];
+    b.tell(0, Input::Assigned(assigned));
+    b
+}
+
+#[test]
+fn all_of_a_compacted_log_is_replaced_and_the_segments_with_damage_last() {
+    let mut b = compacted_follower(&[damaged(3, 4, 5)], &[(0, 3), (3, 6), (6, 8)]);
+    assert_eq!(agree(&mut b, 1), [fetch_range(0, 3)]);
+    for (part, next) in [((0, 3), (6, 8)), ((6, 8), (3, 6))] {
+        let part = offsets(part.0, part.1);
+        assert_eq!(fetched(&mut b, 2, part), [Effect::Repair { offsets: part }]);
+        assert_eq!(b.tell(3, Input::Repaired { offsets: part }), [fetch_range(next.0, next.1)]);
+    }
+    let last = offsets(3, 6);
+    assert_eq!(fetched(&mut b, 4, last), [Effect::Repair { offsets: last }]);
+    (b.log.damaged, b.log.replaced_by_repair) = (Vec::new(), Vec::new());
+    assert_eq!(b.tell(5, Input::Repaired { offsets: last }), [Effect::ReportIntegrity]);
+    // Damage that is found later has all of it replaced again.
+    b.log.damaged = vec![damaged(6, 7, 8)];
+    b.log.replaced_by_repair = vec![offsets(0, 6), offsets(6, 8)];
+    assert_eq!(b.tell(6, Input::LogDamaged), [fetch_range(0, 6)]);
+}
+
+#[test]
+fn another_leader_may_have_compacted_to_another_point_and_all_of_it_is_asked_of_it() {
+    let mut b = compacted_follower(&[damaged(3, 4, 5)], &[(0, 3), (3, 6)]);
+    agree(&mut b, 1);
+    fetched(&mut b, 2, offsets(0, 3));
+    assert_eq!(b.tell(3, Input::Repaired { offsets: offsets(0, 3) }), [fetch_range(3, 6)]);
+    let mut next = assignment(C, 6, 11);
+    next.damaged = vec![node(B)];
+    b.tell(4, Input::Assigned(next));
+    let outcome = FetchOutcome::Records { high_watermark: Some(at(10)), log_start: Some(at(0)) };
+    let asked = b.tell(5, Input::FetchAnswered(FetchAnswer { epoch: epoch(6), from: at(10), outcome }));
+    assert_eq!(asked, [Effect::FetchRange { leader: node(C), epoch: epoch(6), offsets: offsets(0, 3) }]);
+}
+
+#[test]
+fn what_the_leader_of_a_compacted_log_cannot_give_stays_and_the_damage_is_repaired_all_the_same() {
+    let mut b = compacted_follower(&[damaged(3, 4, 5)], &[(0, 3), (3, 6)]);
+    agree(&mut b, 0);
+    let outcome = Err(FetchFailure::Unreachable);
+    b.tell(1, Input::RangeFetched { offsets: offsets(0, 3), epoch: epoch(5), outcome });
+    assert_eq!(b.tell(60, Input::Tick), [fetch_range(0, 3)], "it is asked again");
+    let outcome = Err(FetchFailure::Corrupt);
+    b.tell(61, Input::RangeFetched { offsets: offsets(0, 3), epoch: epoch(5), outcome });
+    assert_eq!(b.tell(300, Input::Tick), [fetch_range(3, 6)]);
+}

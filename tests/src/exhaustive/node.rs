@@ -30,7 +30,9 @@ impl Log {
             written: self.written,
             durable: self.durable,
             recovery_point: self.durable,
+            cleaned_to: Offset::ZERO,
             damaged: &[],
+            replaced_by_repair: &[],
             epochs: &self.epochs,
         }
     }

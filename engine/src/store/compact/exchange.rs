@@ -82,6 +82,8 @@ fn exchange_files(
         rename(kind, CLEANED, SWAP)?;
     }
     disk.sync_directory(directory)?;
+    // Who reads the new segments must not have beside them what went with the old ones: records that were aborted, say.
+    lock(&log.tail).clear();
     show(log, old, shown);
     for segment in old.iter().filter(|segment| segment.base() != new.base) {
         remove(segment.remove())?;

@@ -172,7 +172,8 @@ impl Store {
         let mut facts = self.facts(log, ceiling, now.wall);
         add_times(log, &mut facts, &config)?;
         let Some(plan) = plan_compaction(&facts, &rules(&config)) else { return Ok(None) };
-        self.write_start(log)?;
+        // From now on what is cleaned is never cut as a torn end: older records of its keys are gone.
+        self.write_checkpoints()?;
         Round::begin(self, log, &plan, &facts, now).map(|round| Some(Box::new(round)))
     }
 
@@ -217,7 +218,13 @@ fn add_times(log: &Inner, facts: &mut Facts, config: &LogConfig) -> Result<(), J
         let fail = |error| JobError::from(walk_failed(there, error));
         if !config.compaction_lag_min.is_zero() {
             let latest = there.latest_timestamp().map_err(|error| fail(error.into()))?;
-            segment.latest = latest.map(|latest| latest.timestamp);
+            segment.latest = Some(if let Some(latest) = latest {
+                latest.timestamp
+            } else {
+                // Without timestamps the file's own age counts.
+                let identity = there.file().and_then(|file| file.identity());
+                Timestamp::from_millis(identity.map_err(|error| fail(error.into()))?.modified_ms)
+            });
         }
         if config.compaction_lag_max.is_some() {
             let mut walk = Walk::new(there, 0, AtDamage::PassOver).map_err(|error| fail(error.into()))?;

@@ -65,7 +65,7 @@ impl Pieces {
                     if first < self.offsets.start || last >= self.offsets.end {
                         return Err(fail(WalkError::Damaged(position)));
                     }
-                    self.offsets.start = last;
+                    self.offsets.start = batch.header().next_offset();
                     self.position = position + batch.bytes().len() as u64;
                     if let ControlFlow::Break(enough) = visit(position, &batch)? {
                         return Ok((count as u64, Some(enough)));

@@ -14,8 +14,8 @@ use crate::compaction::{
     map_batch,
 };
 use crate::index::AbortedTransaction;
-use crate::log::{FileError, Inner, LogId, lock};
-use crate::segment::{FileKind, Segment};
+use crate::log::{Cleanup, FileError, Inner, LogId, lock};
+use crate::segment::{FileKind, Segment, parse_file_name};
 use crate::units::{Now, Offset, ProducerId};
 
 /// See the module's documentation.
@@ -124,8 +124,11 @@ impl Round {
         self.log
     }
 
-    /// Whether what is still to be read is there as it was when the round began.
+    /// Whether the log is still one that is compacted, and what is still to be read is there as it was when the round began.
     pub(super) fn holds(&self, log: &Inner) -> bool {
+        if log.config().cleanup == Cleanup::Delete {
+            return false;
+        }
         let view = log.view();
         let left = match &self.stage {
             Stage::Copying(copying) => copying.groups.front().map_or(self.sources.len(), |group| group.start),
@@ -176,7 +179,7 @@ impl Round {
     fn map_piece(&mut self, store: &Store, log: &Arc<Inner>) -> Result<Option<u64>, JobError> {
         let Stage::Mapping { map, transactions, number, scratch } = &mut self.stage else { return Ok(None) };
         let Some(source) = self.sources.get(*number) else {
-            self.begin_copying(log)?;
+            self.begin_copying(store, log)?;
             return Ok(Some(0));
         };
         let (segment, from) = (&source.segment, self.report.first_dirty);
@@ -209,7 +212,7 @@ impl Round {
         }
     }
 
-    fn begin_copying(&mut self, log: &Arc<Inner>) -> Result<(), JobError> {
+    fn begin_copying(&mut self, store: &Store, log: &Arc<Inner>) -> Result<(), JobError> {
         let Stage::Mapping { map, .. } = std::mem::replace(&mut self.stage, Stage::None) else {
             return Ok(());
         };
@@ -225,6 +228,8 @@ impl Round {
                 producers: last_of_producers(log),
                 now: self.now.wall,
                 delete_retention_ms: self.delete_retention_ms,
+                batch_bytes_max: store.inner.config.batch_bytes_max,
+                last_marker_gone: None,
                 scratch: Vec::new(),
                 records_kept: 0,
                 records_gone: 0,
@@ -277,6 +282,9 @@ impl Round {
         if is_last {
             copying.groups.pop_front();
             let finished = copying.output.take();
+            if let Some(marker) = copying.survivors.last_marker_gone {
+                remove_open_snapshots(log, marker)?;
+            }
             self.exchange_group(log, group, finished)?;
         }
         self.go_to_source(next)?;
@@ -336,6 +344,23 @@ fn last_of_producers(log: &Inner) -> BTreeMap<ProducerId, LastOf> {
         Some((known.id, last))
     };
     writer.producers.summaries().filter_map(last).collect()
+}
+
+/// A marker goes that an older snapshot of producers still waits for: behind it, where newer ones cannot be read, its transaction would be open
+/// for ever. Of what such a snapshot says nothing is lost: the batches of producers that are known stay.
+fn remove_open_snapshots(log: &Inner, marker: Offset) -> Result<(), FileError> {
+    let disk = log.shared.disk.as_ref();
+    let fail = |error| log.failed("remove a snapshot", log.directory.to_path_buf(), error);
+    let mut is_changed = false;
+    for entry in disk.list(&log.directory).map_err(fail)? {
+        let Some((offset, FileKind::Snapshot)) = parse_file_name(&entry.name) else { continue };
+        let is_older = offset <= marker;
+        if is_older && log.snapshot_at(offset).map_err(fail)?.is_some_and(|known| known.has_open()) {
+            disk.remove_file(&log.directory.join(&entry.name)).map_err(fail)?;
+            is_changed = true;
+        }
+    }
+    if is_changed { disk.sync_directory(&log.directory).map_err(fail) } else { Ok(()) }
 }
 
 fn unclear(segment: &Segment, position: u64, why: &dyn std::fmt::Display) -> JobError {
