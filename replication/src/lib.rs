@@ -5,6 +5,7 @@
 
 pub mod controller;
 pub mod ids;
+pub mod node;
 pub mod partition;
 pub mod pending;
 mod rules;

@@ -74,9 +74,8 @@ BESIDE = [
     ),
     *(
         Case(f"epochs-{how.__name__}".replace("_", "-"), side("leader-epoch-checkpoint", how))
-        for how in [*TEXT_DAMAGE, files.no_entries]
+        for how in [*TEXT_DAMAGE, files.no_entries, files.too_high, files.too_low, files.twice, files.negative]
     ),
-    Case("epochs-too-high", side("leader-epoch-checkpoint", files.too_high)),
     Case("identity-gone", side("partition.metadata", files.gone)),
     Case("identity-empty", side("partition.metadata", files.empty)),
     Case("identity-garbage", side("partition.metadata", files.garbage)),

@@ -257,7 +257,7 @@ def of_another_segment(path):
         shutil.copyfile(paths[-1], path)
 
 
-def text(edit):
+def text(name, edit):
     """Lines of a checkpoint, without the guard that ours has: as if somebody else had written it."""
 
     def how(path):
@@ -267,18 +267,19 @@ def text(edit):
         with open(path, "w") as file:
             file.write("\n".join(["0", str(len(entries)), *(" ".join(map(str, entry)) for entry in entries)]) + "\n")
 
+    how.__name__ = name
     return how
 
 
-def last_column(value):
-    return text(lambda entries: [[*entry[:-1], value(int(entry[-1]))] for entry in entries])
+def last_column(name, value):
+    return text(name, lambda entries: [[*entry[:-1], value(int(entry[-1]))] for entry in entries])
 
 
-too_high = last_column(lambda offset: offset + 1_000_000)
-too_low = last_column(lambda offset: offset // 20)
-twice = text(lambda entries: entries * 2)
-negative = last_column(lambda _: -5)
-no_entries = text(lambda _: [])
+too_high = last_column("too_high", lambda offset: offset + 1_000_000)
+too_low = last_column("too_low", lambda offset: offset // 20)
+twice = text("twice", lambda entries: entries * 2)
+negative = last_column("negative", lambda _: -5)
+no_entries = text("no_entries", lambda _: [])
 
 
 def newer_version(path):

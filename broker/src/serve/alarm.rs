@@ -7,7 +7,7 @@ use std::time::Duration;
 use highwater_engine::units::Monotonic;
 use tokio::time::Sleep;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, instant};
 
 /// As good as never.
 const FAR: Duration = Duration::from_secs(24 * 3600);
@@ -25,7 +25,7 @@ impl Alarm {
         let rings_at = clock.now().monotonic.after(FAR);
         Self {
             clock,
-            sleep: Box::pin(tokio::time::sleep_until(clock.instant(rings_at))),
+            sleep: Box::pin(tokio::time::sleep_until(instant(clock, rings_at))),
             rings_at,
             has_rung: false,
         }
@@ -43,7 +43,7 @@ impl Alarm {
     fn reset(&mut self, at: Monotonic) {
         self.has_rung = false;
         self.rings_at = at;
-        self.sleep.as_mut().reset(self.clock.instant(at));
+        self.sleep.as_mut().reset(instant(self.clock, at));
     }
 
     /// Waits for it.

@@ -10,12 +10,10 @@ use std::time::Duration;
 use highwater_engine::disk::{
     LockError, OpenedDisk, RingRefusal, SyncThread, open_disk, raise_descriptor_limit,
 };
-use highwater_engine::store::{
-    CloseError, Job, OpenReport, Opened, OpeningProgress, Stop, Store, StoreOpenError,
-};
+use highwater_engine::store::{CloseError, OpenReport, Opened, OpeningProgress, Stop, Store, StoreOpenError};
 use highwater_engine::units::{NodeId, TopicId};
 use highwater_replication::Rules;
-use highwater_replication::shard::{HIGH_WATERMARKS, Shard};
+use highwater_replication::shard::Shard;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::broker::{Broker, Ending, Letter, Parts, Remains};
@@ -345,22 +343,7 @@ fn close(remains: Remains) -> Result<(), ServeError> {
     jobs.finish();
     let ended = match ending {
         Ending::Failed(why) => Err(ServeError::Failed(why)),
-        Ending::Clean => {
-            // Not the view's: one that began before the last poll is not in it.
-            let session = shard.last_session().map(highwater_replication::ids::BrokerEpoch::value);
-            if session.is_none() && !shard.store().logs().is_empty() {
-                // Nobody was told how the last process stopped. A mark would replace that proof by one of a session that never was.
-                herald.finish();
-                return Ok(());
-            }
-            let entries = shard.high_watermarks();
-            let name = HIGH_WATERMARKS.to_owned();
-            // Safe when stale: what cannot be written now is found by the close as well.
-            let _done = Job::OffsetCheckpoint { name, entries }.run(shard.store());
-            let store = shard.store().clone();
-            drop(shard);
-            store.close(serde_json::Map::new(), session).map_err(ServeError::from)
-        }
+        Ending::Clean => shard.close().map_err(ServeError::from),
     };
     herald.finish();
     ended

@@ -289,6 +289,21 @@ pub struct NewTopic {
     pub purpose: CreationPurpose,
 }
 
+impl NewTopic {
+    /// A topic of this name, and everything else as the controller has it by itself.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            partitions: None,
+            replication_factor: None,
+            assignment: None,
+            configs: BTreeMap::new(),
+            timeout_ms: 30_000,
+            purpose: CreationPurpose::Create,
+        }
+    }
+}
+
 /// Whether a creation is meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

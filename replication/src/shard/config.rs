@@ -52,3 +52,31 @@ pub struct ShardConfig {
     /// How long a call to the controller or a Fetch may take before it is given up.
     pub peer_timeout: Duration,
 }
+
+impl ShardConfig {
+    /// A node with the settings that a broker has by itself; nobody reaches it over a network yet.
+    pub fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            cluster_id: None,
+            last_session: None,
+            directory_id: None,
+            host: "127.0.0.1".to_owned(),
+            port: 0,
+            process: None,
+            log: LogConfig::default(),
+            partition: PartitionConfig::default(),
+            batch: BatchLimits::default(),
+            fetch_partition_bytes_max: 1 << 20,
+            fetch_bytes_max: 10 << 20,
+            fetch_wait_max: Duration::from_millis(500),
+            response_bytes_max: 55 << 20,
+            catch_up_bytes_per_turn: 4 << 20,
+            high_watermark_interval: Duration::from_secs(5),
+            retention_interval: Duration::from_secs(300),
+            compaction_interval: Duration::from_secs(15),
+            compaction_bytes_per_second: None,
+            peer_timeout: Duration::from_secs(5),
+        }
+    }
+}

@@ -1,12 +1,13 @@
 //! Cold work: what the engine asks for, what is due by time, and what came of it; and the way to a stop.
 
-use highwater_engine::store::{Job, JobDone, JobKind};
+use highwater_engine::store::{CloseError, Job, JobDone, JobKind};
 use highwater_engine::units::{Monotonic, Now};
 
 use super::event::{News, Out};
 use super::registration::OnBehalf;
-use super::{ReplicaKey, Shard, ShardConfig};
+use super::{HIGH_WATERMARKS, ReplicaKey, Shard, ShardConfig};
 use crate::controller::{ControllerReply, ControllerRequest};
+use crate::ids::BrokerEpoch;
 use crate::partition::{FetchAnswer, FetchFailure, FetchOutcome, Input};
 
 /// What is due by time.
@@ -144,6 +145,23 @@ impl Shard {
             self.stopping = Stopping::MayStop;
             self.out.push(Out::MayStop);
         }
+    }
+
+    /// Closes the data directory, behind [`Out::MayStop`] and when no job of its own runs any more. The next start has nothing to recover,
+    /// and proves by the mark that it kept everything.
+    pub fn close(self) -> Result<(), CloseError> {
+        // Not the view's: one that began before the last poll is not in it.
+        let session = self.last_session().map(BrokerEpoch::value);
+        if session.is_none() && !self.store.logs().is_empty() {
+            // Nobody was told how the last process stopped. A mark would replace that proof by one of a session that never was.
+            return Ok(());
+        }
+        // Safe when stale: what cannot be written now is found by the close as well.
+        let name = HIGH_WATERMARKS.to_owned();
+        let _done = Job::OffsetCheckpoint { name, entries: self.high_watermarks() }.run(&self.store);
+        let store = self.store.clone();
+        drop(self);
+        store.close(serde_json::Map::new(), session)
     }
 
     /// A Fetch of a follower that cannot be answered, for one partition.

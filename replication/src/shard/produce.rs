@@ -175,7 +175,7 @@ impl Shard {
         }
         let mut answers = produce.response.responses.iter().flat_map(|topic| &topic.partition_responses);
         if answers.any(|answer| !answer.error_code.is_none()) {
-            return self.close(slot.connection, CloseReason::UnacknowledgedAppendRefused);
+            return self.hang_up(slot.connection, CloseReason::UnacknowledgedAppendRefused);
         }
         self.out.push(Out::Frame { slot, parts: Vec::new() });
     }

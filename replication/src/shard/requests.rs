@@ -61,7 +61,7 @@ impl Shard {
         let (header, body) = match wire::decode_request(frame) {
             Ok(decoded) => decoded,
             Err(error) => {
-                return self.close(slot.connection, CloseReason::Unreadable { why: error.to_string() });
+                return self.hang_up(slot.connection, CloseReason::Unreadable { why: error.to_string() });
             }
         };
         match body {
@@ -92,7 +92,7 @@ impl Shard {
             | Request::DescribeCluster(_)
             | Request::Highwater(_) => {
                 let why = format!("{} is not for the shard", header.api.name());
-                self.close(slot.connection, CloseReason::Unreadable { why });
+                self.hang_up(slot.connection, CloseReason::Unreadable { why });
             }
         }
     }
@@ -109,14 +109,14 @@ impl Shard {
         self.requests.open_produces.retain(|slot, _| slot.connection != connection);
     }
 
-    pub(super) fn close(&mut self, connection: ConnectionId, why: CloseReason) {
+    pub(super) fn hang_up(&mut self, connection: ConnectionId, why: CloseReason) {
         self.out.push(Out::Close { connection, why });
     }
 
     pub(super) fn reply(&mut self, slot: Slot, header: &RequestHeader, response: &Response) {
         match wire::encode_response(header.version, header.correlation_id, response) {
             Ok(parts) => self.out.push(Out::Frame { slot, parts }),
-            Err(error) => self.close(slot.connection, CloseReason::Unreadable { why: error.to_string() }),
+            Err(error) => self.hang_up(slot.connection, CloseReason::Unreadable { why: error.to_string() }),
         }
     }
 

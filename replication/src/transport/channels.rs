@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::{Bytes, BytesMut};
 use highwater_engine::units::NodeId;
 
-use super::{Inbox, Transport};
+use super::{Endpoint, Inbox, Transport};
 use crate::pending::{ConnectionId, Slot};
 use crate::shard::{Event, Lane};
 
@@ -127,6 +127,16 @@ impl Transport for ChannelTransport {
     fn close(&mut self, lane: Lane) {
         self.switch.state().break_connection(self.node, lane);
     }
+}
+
+impl Endpoint for ChannelTransport {
+    fn reply(&mut self, slot: Slot, parts: Vec<Bytes>) {
+        // Nobody else has requests here.
+        let _ = self.switch.reply(slot, &parts);
+    }
+
+    /// A frame of the shard's own making is never refused.
+    fn hang_up(&mut self, _connection: ConnectionId) {}
 }
 
 /// The frame without its length, in one piece.

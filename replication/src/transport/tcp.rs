@@ -198,8 +198,8 @@ fn connect(address: &str, timeout: Duration) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Writes the parts one behind the other.
-pub(super) fn write_parts(stream: &mut TcpStream, parts: &[Bytes]) -> io::Result<()> {
+/// Writes the parts of a frame one behind the other.
+pub fn write_parts(stream: &mut impl Write, parts: &[Bytes]) -> io::Result<()> {
     let mut slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
     let mut rest = slices.as_mut_slice();
     IoSlice::advance_slices(&mut rest, 0);
@@ -215,7 +215,7 @@ pub(super) fn write_parts(stream: &mut TcpStream, parts: &[Bytes]) -> io::Result
 }
 
 /// Reads one frame, without its length. The buffer grows with what arrives, not with what the length promises.
-pub(super) fn read_frame(stream: &mut impl Read, frame_bytes_max: usize) -> io::Result<Bytes> {
+pub fn read_frame(stream: &mut impl Read, frame_bytes_max: usize) -> io::Result<Bytes> {
     const STEP_BYTES: usize = 64 << 10;
     let mut length = [0; 4];
     stream.read_exact(&mut length)?;

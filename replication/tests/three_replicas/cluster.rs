@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_engine::batch::{BatchBuilder, BatchLimits, Compression};
+use highwater_engine::batch::{BatchBuilder, Compression};
 use highwater_engine::disk::{Disk, Patience, PosixDisk};
-use highwater_engine::log::LogConfig;
 use highwater_engine::store::{Job, JobDone, JobError, JobKind, Store, StoreConfig};
 use highwater_engine::units::{Monotonic, NodeId, Now, Timestamp, TopicPartition};
 use highwater_replication::Rules;
@@ -16,7 +15,6 @@ use highwater_replication::controller::{
     self, CallId, ControllerConfig, ControllerNode, ControllerOut, ControllerReply, ControllerRequest,
     CreationPurpose, NewTopic,
 };
-use highwater_replication::partition::PartitionConfig;
 use highwater_replication::pending::{ConnectionId, Slot};
 use highwater_replication::shard::{AskId, ControllerCallId, Event, Lane, Out, Shard, ShardConfig};
 use highwater_replication::wire::fetch::FetchResponse;
@@ -52,28 +50,7 @@ pub(crate) fn node(id: i32) -> NodeId {
 }
 
 pub(crate) fn config(id: i32) -> ShardConfig {
-    ShardConfig {
-        node: node(id),
-        cluster_id: None,
-        last_session: None,
-        directory_id: None,
-        host: "127.0.0.1".to_owned(),
-        port: 0,
-        process: None,
-        log: LogConfig::default(),
-        partition: PartitionConfig::default(),
-        batch: BatchLimits::default(),
-        fetch_partition_bytes_max: 1 << 20,
-        fetch_bytes_max: 10 << 20,
-        fetch_wait_max: Duration::from_millis(500),
-        response_bytes_max: 55 << 20,
-        catch_up_bytes_per_turn: 4 << 20,
-        high_watermark_interval: Duration::from_secs(5),
-        retention_interval: Duration::from_secs(300),
-        compaction_interval: Duration::from_secs(15),
-        compaction_bytes_per_second: None,
-        peer_timeout: Duration::from_secs(5),
-    }
+    ShardConfig::new(node(id))
 }
 
 pub(crate) fn posix() -> Arc<dyn Disk> {

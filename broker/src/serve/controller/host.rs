@@ -25,7 +25,7 @@ use highwater_replication::pending::ConnectionId;
 use highwater_replication::wire::highwater::HighwaterResponse;
 use highwater_replication::wire::{self, Request};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, instant};
 use crate::event::Event;
 use crate::serve::mailbox::Mailbox;
 use crate::serve::sockets::{Bound, Budget, ListenError, SocketLimits, SocketNews, Sockets};
@@ -279,7 +279,7 @@ impl Host {
             if self.stopping {
                 break;
             }
-            let due = self.node.next_deadline().map(|at| self.clock.instant(at));
+            let due = self.node.next_deadline().map(|at| instant(self.clock, at));
             tokio::select! {
                 biased;
                 () = self.mailbox.rings() => {}

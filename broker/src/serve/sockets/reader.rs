@@ -18,7 +18,7 @@ use tokio::time::Sleep;
 
 use super::SocketNews;
 use super::budget::{Budget, Held};
-use crate::clock::Clock;
+use crate::clock::{Clock, instant};
 use crate::serve::mailbox::Mailbox;
 
 /// What somebody may send before the first request that names an API.
@@ -156,7 +156,7 @@ impl<T: From<SocketNews>> Reader<T> {
     fn patience(&self) -> Patience {
         let now = self.clock.now().monotonic;
         let armed_at = now.after(self.limits.idle_max.unwrap_or(FRAME_WAIT));
-        let sleep = Box::pin(tokio::time::sleep_until(self.clock.instant(armed_at)));
+        let sleep = Box::pin(tokio::time::sleep_until(instant(self.clock, armed_at)));
         Patience { sleep, armed_at, last_read: now, partial: None }
     }
 
@@ -198,7 +198,7 @@ impl<T: From<SocketNews>> Reader<T> {
     fn arm_earlier(&self, patience: &mut Patience) {
         if let Some(at) = self.deadline(patience).filter(|at| *at < patience.armed_at) {
             patience.armed_at = at;
-            patience.sleep.as_mut().reset(self.clock.instant(at));
+            patience.sleep.as_mut().reset(instant(self.clock, at));
         }
     }
 
@@ -210,7 +210,7 @@ impl<T: From<SocketNews>> Reader<T> {
         }
         // Without a deadline it is looked at again when there could be one.
         patience.armed_at = due.unwrap_or(now.after(Duration::from_secs(24 * 3600)));
-        patience.sleep.as_mut().reset(self.clock.instant(patience.armed_at));
+        patience.sleep.as_mut().reset(instant(self.clock, patience.armed_at));
         Ok(())
     }
 }
