@@ -104,7 +104,7 @@ impl<T: Copy> Turn<'_, T> {
         match records::group(self.name, self.group, |id| parts.get(id).cloned().unwrap_or_default()) {
             Ok(record) => {
                 let (group, generation) = (self.name.to_owned(), self.group.generation);
-                let write = self.write(Purpose::Assignment { group, generation, parts }, vec![record]);
+                let write = self.write_group(Purpose::Assignment { group, generation, parts }, record);
                 self.group.assigning = Some(write);
             }
             Err(_) => self.give_up_assignment(ErrorCode::UnknownServerError),
@@ -135,9 +135,8 @@ impl<T: Copy> Turn<'_, T> {
         for (id, member) in &mut self.group.members {
             member.assignment = parts.remove(id).unwrap_or_default();
         }
-        self.group.deadline = None;
-        self.group.unsynced.clear();
         self.group.enter(State::Stable, self.now.wall);
+        self.all_synced();
         let now = self.now.monotonic;
         let members = self.group.members.iter_mut();
         let waiting: Vec<(String, T)> = members
@@ -153,7 +152,16 @@ impl<T: Copy> Turn<'_, T> {
         }
     }
 
+    /// Who never asks for its part is waited for until the deadline, also when the others have theirs.
+    fn all_synced(&mut self) {
+        if self.group.unsynced.is_empty() {
+            self.group.deadline = None;
+        }
+    }
+
     fn part_of(&mut self, id: &str) -> SyncGroupResponse {
+        self.group.unsynced.remove(id);
+        self.all_synced();
         let now = self.now.monotonic;
         let member = self.group.members.get_mut(id);
         let assignment = member.map(|member| {

@@ -62,12 +62,7 @@ impl<T: Copy> Coordinator<T> {
                 topic_id: wanted.topic_id,
                 partitions: partitions.collect(),
             });
-            if let Ok((name, id)) = found {
-                self.topics.insert(name.clone(), id);
-                asked.push(Some(name));
-            } else {
-                asked.push(None);
-            }
+            asked.push(found.ok());
         }
         let outcome = self.home(&name).and_then(|_| {
             // Whoever has no members needs no group before the first offset.
@@ -88,15 +83,27 @@ impl<T: Copy> Coordinator<T> {
         }
     }
 
-    /// How far a group has come; nothing is known of a group that is not there.
-    pub(crate) fn fetch(&mut self, name: &str, wanted: Wanted) -> Result<Fetched, ErrorCode> {
+    /// How far a group has come; nothing is known of a group that is not there, nor of a topic that is another one of its name now.
+    pub(crate) fn fetch(
+        &mut self,
+        name: &str,
+        wanted: Wanted,
+        id_of: impl Fn(&str) -> Option<TopicId>,
+    ) -> Result<Fetched, ErrorCode> {
         let number = self.home(name)?;
         let group = self.group(number, name);
         let offsets = group.map(|group| &group.offsets);
+        let is_of_now = |topic: &str, committed: &Committed| {
+            let (then, now) = (committed.topic, id_of(topic));
+            then.is_none() || now.is_none() || then == now
+        };
         Ok(match wanted {
             Wanted::All => {
                 let mut all = Fetched::new();
                 for ((topic, partition), committed) in offsets.into_iter().flat_map(Offsets::iter) {
+                    if !is_of_now(topic, committed) {
+                        continue;
+                    }
                     if all.last().is_none_or(|(last, _)| last != topic) {
                         all.push((topic.clone(), Vec::new()));
                     }
@@ -110,7 +117,8 @@ impl<T: Copy> Coordinator<T> {
                 .into_iter()
                 .map(|(topic, partitions)| {
                     let one = |partition: i32| {
-                        known(partition, offsets.and_then(|offsets| offsets.get(&topic, partition)))
+                        let committed = offsets.and_then(|offsets| offsets.get(&topic, partition));
+                        known(partition, committed.filter(|committed| is_of_now(&topic, committed)))
                     };
                     let fetched = partitions.into_iter().map(one).collect();
                     (topic, fetched)
@@ -168,7 +176,7 @@ impl<T: Copy> Turn<'_, T> {
         &mut self,
         to: T,
         request: &OffsetCommitRequest,
-        asked: &[Option<String>],
+        asked: &[Option<(String, TopicId)>],
         mut response: OffsetCommitResponse,
     ) -> Result<Accepted, ErrorCode> {
         self.may_commit(request)?;
@@ -178,9 +186,9 @@ impl<T: Copy> Turn<'_, T> {
         let mut offsets: Vec<(Part, Committed)> = Vec::new();
         let topics = request.topics.iter().zip(&mut response.topics).zip(asked);
         for ((wanted, answer), name) in topics {
-            let Some(name) = name else { continue };
+            let Some((name, id)) = name else { continue };
             for (partition, answer) in wanted.partitions.iter().zip(&mut answer.partitions) {
-                match self.committed_of(partition, expires) {
+                match self.committed_of(partition, *id, expires) {
                     Ok(committed) => offsets.push(((name.clone(), partition.partition_index), committed)),
                     Err(error) => answer.error_code = error,
                 }
@@ -201,6 +209,7 @@ impl<T: Copy> Turn<'_, T> {
     fn committed_of(
         &self,
         partition: &OffsetCommitRequestPartition,
+        topic: TopicId,
         expires: Option<Timestamp>,
     ) -> Result<Committed, ErrorCode> {
         let metadata = partition.committed_metadata.clone().unwrap_or_default();
@@ -211,6 +220,7 @@ impl<T: Copy> Turn<'_, T> {
             offset: partition.committed_offset,
             leader_epoch: partition.committed_leader_epoch,
             metadata,
+            topic: Some(topic),
             at: self.now.wall,
             expires,
         })

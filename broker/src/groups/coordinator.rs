@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use highwater_engine::units::{LeaderEpoch, Monotonic, Now, TopicId};
+use highwater_engine::units::{LeaderEpoch, Monotonic, Now};
 use highwater_replication::wire::{ErrorCode, Response};
 
 use super::group::Group;
@@ -94,8 +94,6 @@ pub(crate) struct Coordinator<T> {
     alarms: BTreeSet<(Monotonic, i32, String)>,
     /// When groups and offsets are looked for that nobody needs.
     next_check: Monotonic,
-    /// The topics of which offsets may be known, as they were then.
-    pub(super) topics: BTreeMap<String, TopicId>,
     ids: MemberIds,
 }
 
@@ -123,7 +121,6 @@ impl<T: Copy> Coordinator<T> {
             writes: Writes::default(),
             alarms: BTreeSet::new(),
             next_check: now.after(config.retention_check),
-            topics: BTreeMap::new(),
             ids: MemberIds { seed, next: 0 },
         }
     }
@@ -189,18 +186,18 @@ impl<T: Copy> Coordinator<T> {
 
     /// Does what is due.
     pub(crate) fn tick(&mut self, now: Now) {
-        while let Some((at, partition, name)) = self.alarms.first().cloned()
-            && at <= now.monotonic
-        {
-            self.alarms.pop_first();
+        // Those that are due now, each once: what sets a new one for this moment has to wait for the next turn.
+        let due = self.alarms.iter().take_while(|(at, _, _)| *at <= now.monotonic);
+        for alarm in due.cloned().collect::<Vec<_>>() {
+            if !self.alarms.remove(&alarm) {
+                continue;
+            }
+            let (_, partition, name) = alarm;
             if let Some(group) = self.group(partition, &name) {
                 group.alarm = None;
-                // Not by name: a method's path would bind the turn's lifetime.
-                #[expect(
-                    clippy::redundant_closure_for_method_calls,
-                    reason = "its lifetime is not general enough"
-                )]
-                self.with_in(now, partition, &name, |turn| turn.look());
+                self.with_in(now, partition, &name, |turn| {
+                    turn.look();
+                });
             }
         }
         if self.next_check <= now.monotonic {

@@ -94,7 +94,7 @@ impl Bench {
             }
             self.machine.loaded(self.now, number);
         }
-        self.machine.learn_topics(topic_id);
+        self.machine.name_topics(topic_id);
     }
 
     /// Time passes, with everything that is due in it.
@@ -253,7 +253,8 @@ impl Bench {
 
     /// How far the group has come in partition 0 of a topic.
     pub(super) fn offset(&mut self, topic: &str) -> i64 {
-        let fetched = self.machine.fetch(GROUP, Wanted::Some(vec![(topic.to_owned(), vec![0])])).unwrap();
+        let fetched =
+            self.machine.fetch(GROUP, Wanted::Some(vec![(topic.to_owned(), vec![0])]), topic_id).unwrap();
         fetched[0].1[0].committed_offset
     }
 

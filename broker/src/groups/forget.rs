@@ -1,6 +1,6 @@
 //! What is forgotten: groups and offsets by order, those of topics that are gone, and what nobody has needed for long.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use highwater_engine::units::{Now, TopicId};
 use highwater_replication::wire::ErrorCode;
@@ -12,9 +12,14 @@ use highwater_replication::wire::offset_delete::{
 use super::coordinator::{Coordinator, WriteId};
 use super::group::{CONSUMER, State};
 use super::offsets::Part;
-use super::records;
+use super::records::{self, Record};
 use super::turn::Turn;
 use super::writes::Purpose;
+
+/// What one write that forgets offsets may take; a batch may be larger with all settings by default.
+const PIECE_BYTES: usize = 512 << 10;
+/// What a record has besides the names, at most.
+const RECORD_BYTES: usize = 64;
 
 /// The topics that a group's members read; `None` if they have to be taken for all.
 type Subscribed<'a> = Option<&'a BTreeSet<String>>;
@@ -23,7 +28,7 @@ impl<T: Copy> Coordinator<T> {
     /// Groups are to be forgotten with their offsets.
     pub(crate) fn delete_groups(&mut self, now: Now, to: T, request: DeleteGroupsRequest) {
         let gather = self.writes.gather(to);
-        for name in request.groups_names {
+        for name in BTreeSet::from_iter(request.groups_names) {
             self.writes.await_one(gather);
             let outcome = self.home(&name).and_then(|_| {
                 let deleted = self.with(now, &name, |turn| turn.delete(gather));
@@ -37,9 +42,16 @@ impl<T: Copy> Coordinator<T> {
     }
 
     /// Offsets of a group are to be forgotten.
-    pub(crate) fn delete_offsets(&mut self, now: Now, to: T, request: &OffsetDeleteRequest) {
+    pub(crate) fn delete_offsets(
+        &mut self,
+        now: Now,
+        to: T,
+        request: &OffsetDeleteRequest,
+        is_there: impl Fn(&str) -> bool,
+    ) {
         let outcome = self.home(&request.group_id).and_then(|_| {
-            let deleted = self.with(now, &request.group_id, |turn| turn.delete_offsets(to, request));
+            let deleted =
+                self.with(now, &request.group_id, |turn| turn.delete_offsets(to, request, is_there));
             deleted.unwrap_or(Err(ErrorCode::GroupIdNotFound))
         });
         if let Err(error_code) = outcome {
@@ -49,47 +61,39 @@ impl<T: Copy> Coordinator<T> {
 
     /// The cluster's topics may have changed: offsets of those that are gone, or that are others of the same name, are forgotten.
     pub(crate) fn topics_changed(&mut self, now: Now, id_of: impl Fn(&str) -> Option<TopicId>) {
-        let topics = std::mem::take(&mut self.topics);
-        let gone: Vec<String> = topics
-            .iter()
-            .filter(|(name, id)| id_of(name) != Some(**id))
-            .map(|(name, _)| name.clone())
-            .collect();
-        self.topics = topics.into_iter().filter(|(name, _)| !gone.contains(name)).collect();
-        if gone.is_empty() {
-            return;
-        }
-        self.forget_where(now, |_, _, part| gone.contains(&part.0));
+        self.forget_where(now, |turn, _, part| {
+            let committed = turn.group.offsets.get(&part.0, part.1);
+            committed.and_then(|committed| committed.topic).is_some_and(|then| id_of(&part.0) != Some(then))
+        });
     }
 
     /// Offsets that no member reads and that were not committed for so long, and groups that have nothing left.
     pub(super) fn forget_what_nobody_needs(&mut self, now: Now) {
         let retention = i64::try_from(self.config.retention.as_millis()).unwrap_or(i64::MAX);
+        self.each(now, |turn| {
+            turn.forget_if_nothing_is_left();
+        });
         self.forget_where(now, |turn, subscribed, part| turn.is_expired(part, subscribed, retention));
     }
 
     fn forget_where(&mut self, now: Now, is_gone: impl Fn(&Turn<'_, T>, Subscribed<'_>, &Part) -> bool) {
+        self.each(now, |turn| turn.forget_where(&is_gone));
+    }
+
+    /// Lets something happen in each group whose partition is loaded.
+    fn each(&mut self, now: Now, act: impl Fn(&mut Turn<'_, T>)) {
         let loaded = self.partitions.iter().filter(|(_, partition)| !partition.is_loading);
         let names = loaded
             .flat_map(|(number, partition)| partition.groups.keys().map(|name| (*number, name.clone())));
         for (number, name) in names.collect::<Vec<_>>() {
-            self.with_in(now, number, &name, |turn| turn.forget_where(&is_gone));
+            self.with_in(now, number, &name, |turn| act(turn));
         }
     }
 
-    /// Which topics there are offsets of, for those that were loaded.
-    pub(crate) fn learn_topics(&mut self, id_of: impl Fn(&str) -> Option<TopicId>) {
-        let groups = self.partitions.values().flat_map(|partition| partition.groups.values());
-        let names = groups.flat_map(|group| group.offsets.iter().map(|((topic, _), _)| topic.as_str()));
-        let mut found = BTreeMap::new();
-        for name in names {
-            if !self.topics.contains_key(name)
-                && let Some(id) = id_of(name)
-            {
-                found.insert(name.to_owned(), id);
-            }
-        }
-        self.topics.extend(found);
+    /// Of which topics the offsets are that were loaded.
+    pub(crate) fn name_topics(&mut self, id_of: impl Fn(&str) -> Option<TopicId>) {
+        let groups = self.partitions.values_mut().flat_map(|partition| partition.groups.values_mut());
+        groups.for_each(|group| group.offsets.name_topics(&id_of));
     }
 }
 
@@ -98,18 +102,41 @@ impl<T: Copy> Turn<'_, T> {
         if !self.group.has_nobody() {
             return Err(ErrorCode::NonEmptyGroup);
         }
-        let offsets = self.group.offsets.iter().map(|(part, _)| records::offset(self.name, part, None));
-        let records = offsets.chain([records::no_group(self.name)]).collect::<Result<Vec<_>, _>>();
-        let records = records.map_err(|_| ErrorCode::UnknownServerError)?;
-        self.write(Purpose::GroupDelete { group: self.name.to_owned(), gather }, records);
+        let mut pieces = self.in_pieces(self.group.offsets.iter().map(|(part, _)| part.clone()).collect());
+        let last = pieces.pop().unwrap_or_default();
+        for forgotten in pieces {
+            let records = self.tombstones(&forgotten)?;
+            let group = self.name.to_owned();
+            self.write(Purpose::Housekeeping { group, forgotten, is_gone: false }, records);
+        }
+        let mut records = self.tombstones(&last)?;
+        records.push(records::no_group(self.name).map_err(|_| ErrorCode::UnknownServerError)?);
+        self.write(Purpose::GroupDelete { group: self.name.to_owned(), parts: last, gather }, records);
         Ok(())
     }
 
-    /// The log says that the group is gone. Who joined meanwhile is in a group without a past.
-    pub(super) fn forget_group(&mut self, write: WriteId) {
-        let parts: Vec<Part> = self.group.offsets.iter().map(|(part, _)| part.clone()).collect();
-        self.forget(write, &parts);
-        self.group.is_written = false;
+    /// So many offsets at a time as one batch can forget.
+    fn in_pieces(&self, parts: Vec<Part>) -> Vec<Vec<Part>> {
+        let mut pieces: Vec<Vec<Part>> = Vec::new();
+        let mut bytes = PIECE_BYTES;
+        for part in parts {
+            let one = self.name.len() + part.0.len() + RECORD_BYTES;
+            bytes += one;
+            match pieces.last_mut().filter(|_| bytes <= PIECE_BYTES) {
+                Some(piece) => piece.push(part),
+                None => {
+                    bytes = one;
+                    pieces.push(vec![part]);
+                }
+            }
+        }
+        pieces
+    }
+
+    fn tombstones(&self, parts: &[Part]) -> Result<Vec<Record>, ErrorCode> {
+        let records = parts.iter().map(|part| records::offset(self.name, part, None));
+        // What was written once can be named again.
+        records.collect::<Result<_, _>>().map_err(|_| ErrorCode::UnknownServerError)
     }
 
     /// The log says that these offsets are gone, but for those that came behind it.
@@ -119,7 +146,12 @@ impl<T: Copy> Turn<'_, T> {
         }
     }
 
-    fn delete_offsets(&mut self, to: T, request: &OffsetDeleteRequest) -> Result<(), ErrorCode> {
+    fn delete_offsets(
+        &mut self,
+        to: T,
+        request: &OffsetDeleteRequest,
+        is_there: impl Fn(&str) -> bool,
+    ) -> Result<(), ErrorCode> {
         let is_consumer = self.group.protocol_type.as_deref() == Some(CONSUMER);
         if !self.group.members.is_empty() && !is_consumer {
             return Err(ErrorCode::NonEmptyGroup);
@@ -129,13 +161,18 @@ impl<T: Copy> Turn<'_, T> {
         let mut parts = Vec::new();
         let mut response = OffsetDeleteResponse::default();
         for topic in &request.topics {
-            let is_read = is_read(&topic.name);
-            let error_code = if is_read { ErrorCode::GroupSubscribedToTopic } else { ErrorCode::None };
+            let error_code = if !is_there(&topic.name) {
+                ErrorCode::UnknownTopicOrPartition
+            } else if is_read(&topic.name) {
+                ErrorCode::GroupSubscribedToTopic
+            } else {
+                ErrorCode::None
+            };
             let mut partitions = Vec::new();
             for partition in &topic.partitions {
                 let partition_index = partition.partition_index;
                 partitions.push(OffsetDeleteResponsePartition { partition_index, error_code });
-                if !is_read && self.group.offsets.get(&topic.name, partition_index).is_some() {
+                if error_code.is_none() && self.group.offsets.get(&topic.name, partition_index).is_some() {
                     parts.push((topic.name.clone(), partition_index));
                 }
             }
@@ -145,8 +182,7 @@ impl<T: Copy> Turn<'_, T> {
             self.reply(to, response);
             return Ok(());
         }
-        let records = parts.iter().map(|part| records::offset(self.name, part, None));
-        let records = records.collect::<Result<Vec<_>, _>>().map_err(|_| ErrorCode::UnknownServerError)?;
+        let records = self.tombstones(&parts)?;
         self.write(Purpose::OffsetDelete { group: self.name.to_owned(), to, parts, response }, records);
         Ok(())
     }
@@ -173,22 +209,27 @@ impl<T: Copy> Turn<'_, T> {
     }
 
     fn forget_where(&mut self, is_gone: &impl Fn(&Self, Subscribed<'_>, &Part) -> bool) {
+        // A commit that is under way is older in the log than what would be written now, and newer than what is known here.
+        if self.group.offsets.pending > 0 {
+            return;
+        }
         let subscribed = self.group.subscribed();
         let all: Vec<Part> = self.group.offsets.iter().map(|(part, _)| part.clone()).collect();
         let forgotten: Vec<Part> =
             all.iter().filter(|part| is_gone(self, subscribed.as_ref(), part)).cloned().collect();
-        let offsets = &self.group.offsets;
-        let nothing_left = forgotten.len() == all.len() && offsets.pending == 0 && self.group.has_nobody();
-        let group_goes = nothing_left && self.group.is_written;
-        if forgotten.is_empty() && !group_goes {
-            return;
+        for forgotten in self.in_pieces(forgotten) {
+            let Ok(records) = self.tombstones(&forgotten) else { return };
+            let group = self.name.to_owned();
+            self.write(Purpose::Housekeeping { group, forgotten, is_gone: false }, records);
         }
-        let records = forgotten.iter().map(|part| records::offset(self.name, part, None));
-        let records =
-            records.chain(group_goes.then(|| records::no_group(self.name))).collect::<Result<Vec<_>, _>>();
-        // What was written once can be named again.
-        let Ok(records) = records else { return };
-        let group = self.name.to_owned();
-        self.write(Purpose::Housekeeping { group, forgotten, is_gone: group_goes }, records);
+    }
+
+    /// A group of which nothing is left but its record is forgotten.
+    fn forget_if_nothing_is_left(&mut self) {
+        let is_nothing = self.group.has_nobody() && self.group.offsets.is_empty() && self.group.is_written;
+        if is_nothing && let Ok(record) = records::no_group(self.name) {
+            let group = self.name.to_owned();
+            self.write(Purpose::Housekeeping { group, forgotten: Vec::new(), is_gone: true }, vec![record]);
+        }
     }
 }

@@ -77,6 +77,8 @@ pub(super) struct Group<T> {
     pub(super) offsets: Offsets,
     /// Whether the log has a record of it.
     pub(super) is_written: bool,
+    /// The last write of such a record, whatever came of it.
+    pub(super) last_write: Option<WriteId>,
     /// When the machine looks at it next.
     pub(super) alarm: Option<Monotonic>,
 }
@@ -99,6 +101,7 @@ impl<T> Group<T> {
             assigning: None,
             offsets: Offsets::default(),
             is_written: false,
+            last_write: None,
             alarm: None,
         }
     }

@@ -9,7 +9,7 @@ use highwater_replication::wire::join_group::{JoinGroupRequest, JoinGroupRespons
 
 use super::coordinator::{Coordinator, Origin};
 use super::group::State;
-use super::member::{Member, Protocols};
+use super::member::{Member, Protocols, REBALANCE_MIN};
 use super::records;
 use super::turn::{Turn, not_joined};
 use super::writes::Purpose;
@@ -64,7 +64,9 @@ impl<T: Copy> Coordinator<T> {
             to,
             origin,
             instance: request.group_instance_id,
-            rebalance_timeout: millis(request.rebalance_timeout_ms).unwrap_or(session_timeout),
+            rebalance_timeout: millis(request.rebalance_timeout_ms)
+                .unwrap_or(session_timeout)
+                .max(REBALANCE_MIN),
             session_timeout,
             protocol_type: request.protocol_type,
             protocols: request
@@ -95,17 +97,27 @@ impl<T: Copy> Turn<'_, T> {
             self.replace(&old, join);
             return Ok(());
         }
-        if self.group.members.len() + self.group.promised.len() >= self.config.members_max {
+        if self.group.members.len() >= self.config.members_max {
             return Err(ErrorCode::GroupMaxSizeReached);
         }
         let id = self.member_id(&join);
         if join.instance.is_none() && join.origin.version >= ID_REQUIRED_FROM {
-            self.group.promised.insert(id.clone(), self.now.monotonic.after(join.session_timeout));
+            self.promise(id.clone(), join.session_timeout);
             self.reply(join.to, not_joined(&id, ErrorCode::MemberIdRequired));
             return Ok(());
         }
         self.add(id, join);
         Ok(())
+    }
+
+    /// Gives an id out. So many that nobody comes back with keep nobody out: the one that would hold the shortest goes.
+    fn promise(&mut self, id: String, time: Duration) {
+        let promised = &mut self.group.promised;
+        if promised.len() >= self.config.members_max {
+            let first = promised.iter().min_by_key(|(_, until)| **until).map(|(id, _)| id.clone());
+            first.and_then(|first| promised.remove(&first));
+        }
+        promised.insert(id, self.now.monotonic.after(time));
     }
 
     fn member_id(&mut self, join: &Join<T>) -> String {
@@ -115,6 +127,9 @@ impl<T: Copy> Turn<'_, T> {
 
     fn join_again(&mut self, id: &str, join: Join<T>) -> Result<(), ErrorCode> {
         if join.instance.is_none() && self.group.promised.remove(id).is_some() {
+            if self.group.members.len() >= self.config.members_max {
+                return Err(ErrorCode::GroupMaxSizeReached);
+            }
             self.add(id.to_owned(), join);
             return Ok(());
         }
@@ -217,7 +232,8 @@ impl<T: Copy> Turn<'_, T> {
             |member: &str| self.group.members.get(member).map(|it| it.assignment.clone()).unwrap_or_default();
         match records::group(self.name, self.group, part) {
             Ok(record) => {
-                self.write(Purpose::Replacement { to, response: response.into() }, vec![record]);
+                let group = self.name.to_owned();
+                self.write_group(Purpose::Replacement { group, to, response: response.into() }, record);
             }
             Err(_) => self.reply(to, not_joined(&id, ErrorCode::UnknownServerError)),
         }

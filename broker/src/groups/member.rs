@@ -5,6 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater_engine::units::Monotonic;
 
+/// A rebalance waits at least for so long, whatever its members say: it goes round no faster.
+pub(super) const REBALANCE_MIN: Duration = Duration::from_secs(1);
+
 /// Ways of assigning that a member knows, the preferred first, each with what it says about itself in it.
 pub(super) type Protocols = Vec<(String, Bytes)>;
 

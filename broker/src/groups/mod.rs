@@ -38,8 +38,7 @@ pub(crate) use commit::{Fetched, Wanted};
 pub(crate) use coordinator::{Coordinator, Effect, GroupConfig, Origin, WriteId};
 pub(crate) use records::Record;
 
-/// The topic of groups and their offsets.
-pub(crate) const TOPIC: &str = "__consumer_offsets";
+pub(crate) use highwater_replication::wire::consumer_offsets::TOPIC;
 
 /// The partition of [`TOPIC`] in which a group lives: Java's `String.hashCode`, without its sign, modulo the number of partitions.
 pub(crate) fn partition_of(group: &str, partitions: i32) -> i32 {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use highwater_engine::units::Timestamp;
+use highwater_engine::units::{Timestamp, TopicId};
 
 use super::coordinator::WriteId;
 
@@ -17,6 +17,8 @@ pub(super) struct Committed {
     /// The leader epoch of the last record that was read, -1 for unknown.
     pub(super) leader_epoch: i32,
     pub(super) metadata: String,
+    /// Of which topic of that name; `None` until those that were loaded are held against the cluster.
+    pub(super) topic: Option<TopicId>,
     /// When it was committed.
     pub(super) at: Timestamp,
     /// When it is to be forgotten, where the client chose that itself.
@@ -65,6 +67,13 @@ impl Offsets {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Part, &Committed)> {
         self.committed.iter().map(|(part, (_, committed))| (part, committed))
+    }
+
+    /// What was loaded is of the topics that there are now.
+    pub(super) fn name_topics(&mut self, id_of: &impl Fn(&str) -> Option<TopicId>) {
+        for ((name, _), (_, committed)) in &mut self.committed {
+            committed.topic = committed.topic.or_else(|| id_of(name));
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {

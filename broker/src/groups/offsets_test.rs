@@ -26,7 +26,7 @@ fn forget(bench: &mut Bench, topic: &str) -> (ErrorCode, ErrorCode) {
     let partitions = vec![OffsetDeleteRequestPartition { partition_index: 0 }];
     let topics = vec![OffsetDeleteRequestTopic { name: topic.to_owned(), partitions }];
     let request = OffsetDeleteRequest { group_id: GROUP.to_owned(), topics };
-    bench.machine.delete_offsets(bench.now, to, &request);
+    bench.machine.delete_offsets(bench.now, to, &request, |name| topic_id(name).is_some());
     bench.take_effects();
     bench.commit_writes();
     let response: OffsetDeleteResponse = bench.answer(to).unwrap();
@@ -48,7 +48,7 @@ fn a_commit_is_answered_and_seen_when_the_log_has_it() {
     assert_eq!(bench.offset("t"), 7);
     bench.fail_over();
     assert_eq!(bench.offset("t"), 7);
-    let all = bench.machine.fetch(GROUP, Wanted::All).unwrap();
+    let all = bench.machine.fetch(GROUP, Wanted::All, topic_id).unwrap();
     assert_eq!((all.len(), all[0].0.as_str(), all[0].1.len()), (1, "t", 1));
 }
 
@@ -227,7 +227,7 @@ fn a_partition_that_is_loaded_or_led_elsewhere_answers_nothing() {
     let number = partition_of(GROUP, super::fixture::PARTITIONS);
     let epoch = highwater_engine::units::LeaderEpoch::new(9).unwrap();
     bench.machine.lead(number, epoch);
-    let fetched = bench.machine.fetch(GROUP, Wanted::All);
+    let fetched = bench.machine.fetch(GROUP, Wanted::All, topic_id);
     assert_eq!(fetched.unwrap_err(), ErrorCode::CoordinatorLoadInProgress);
     assert_eq!(
         bench.machine.list(&ListGroupsRequest::default()).error_code,

@@ -19,12 +19,13 @@ impl<T: Copy> Turn<'_, T> {
             State::Empty => {
                 let timeout = self.group.rebalance_timeout();
                 let initial = self.config.initial_delay.min(timeout);
-                self.group.deadline = None;
                 self.group.initial = (initial > Duration::ZERO).then(|| InitialDelay {
                     next: now.after(initial),
                     last: now.after(timeout),
                     grown: false,
                 });
+                // Ids that were given out and never come back keep nobody waiting for longer.
+                self.group.deadline = self.group.initial.is_none().then(|| now.after(timeout));
                 self.begin();
             }
             State::CompletingRebalance | State::Stable => {
@@ -35,6 +36,13 @@ impl<T: Copy> Turn<'_, T> {
             }
         }
         self.complete_if_all_joined();
+    }
+
+    /// The present generation is over, for all of its members.
+    pub(super) fn begin_anew(&mut self) {
+        if matches!(self.group.state, State::CompletingRebalance | State::Stable) {
+            self.rebalance();
+        }
     }
 
     fn begin(&mut self) {
@@ -82,8 +90,8 @@ impl<T: Copy> Turn<'_, T> {
             self.group.deadline = None;
             match self.group.state {
                 State::PreparingRebalance => self.complete(),
-                State::CompletingRebalance => self.drop_unsynced(),
-                State::Empty | State::Stable => {}
+                State::CompletingRebalance | State::Stable => self.drop_unsynced(),
+                State::Empty => {}
             }
         }
     }
@@ -160,7 +168,7 @@ impl<T: Copy> Turn<'_, T> {
         if let Ok(record) = records::group(self.name, self.group, |_| bytes::Bytes::new()) {
             self.group.is_written = true;
             let group = self.name.to_owned();
-            self.write(Purpose::Housekeeping { group, forgotten: Vec::new(), is_gone: false }, vec![record]);
+            self.write_group(Purpose::Housekeeping { group, forgotten: Vec::new(), is_gone: false }, record);
         }
     }
 

@@ -11,7 +11,7 @@ use highwater_replication::wire::consumer_offsets::{
 use highwater_replication::wire::{DecodeError, EncodeError};
 
 use super::group::{Group, State};
-use super::member::Member;
+use super::member::{Member, REBALANCE_MIN};
 use super::offsets::{Committed, Part};
 
 /// A record's key and value; without a value it forgets what the key names.
@@ -105,6 +105,7 @@ pub(super) fn load<T>(
                 offset: value.offset,
                 leader_epoch: value.leader_epoch,
                 metadata: value.metadata,
+                topic: None,
                 at: Timestamp::from_millis(value.commit_timestamp),
                 expires: (value.expire_timestamp >= 0)
                     .then(|| Timestamp::from_millis(value.expire_timestamp)),
@@ -153,7 +154,8 @@ fn loaded<T>(now: Now, value: GroupValue) -> Group<T> {
             rebalance_timeout: match member.rebalance_timeout {
                 -1 => session_timeout,
                 millis => duration(millis),
-            },
+            }
+            .max(REBALANCE_MIN),
             session_timeout,
             protocols: vec![(protocol.clone(), member.subscription)],
             assignment: member.assignment,

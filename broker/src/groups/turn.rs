@@ -34,6 +34,20 @@ impl<T: Copy> Turn<'_, T> {
         self.writes.write(Writing { partition, epoch, purpose }, records)
     }
 
+    /// Writes a record of the group itself.
+    pub(super) fn write_group(&mut self, purpose: Purpose<T>, record: Record) -> WriteId {
+        let write = self.write(purpose, vec![record]);
+        self.group.last_write = Some(write);
+        write
+    }
+
+    /// The log says that there is no such group, unless a record behind it says otherwise.
+    pub(super) fn unwritten(&mut self, write: WriteId) {
+        if self.group.last_write.is_none_or(|last| last < write) {
+            self.group.is_written = false;
+        }
+    }
+
     /// Whoever waits for the others or for the leader is told why that is over.
     pub(super) fn fail_all(&mut self, error: ErrorCode) {
         self.fail_syncing(error);

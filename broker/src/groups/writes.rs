@@ -12,6 +12,7 @@ use highwater_replication::wire::{ErrorCode, Response};
 use super::coordinator::{Coordinator, Effect, WriteId};
 use super::offsets::{Committed, Part};
 use super::records::Record;
+use super::turn::not_joined;
 
 /// What a write is for.
 #[derive(Debug)]
@@ -19,13 +20,13 @@ pub(super) enum Purpose<T> {
     /// A generation's assignment: each member's part.
     Assignment { group: String, generation: i32, parts: BTreeMap<String, Bytes> },
     /// A static member's new id, and what it is told then.
-    Replacement { to: T, response: Response },
+    Replacement { group: String, to: T, response: Response },
     /// Offsets of a group, and what is said when they are there.
     Commit { group: String, to: T, offsets: Vec<(Part, Committed)>, response: OffsetCommitResponse },
     /// Offsets that are forgotten by order.
     OffsetDelete { group: String, to: T, parts: Vec<Part>, response: OffsetDeleteResponse },
     /// A group that is forgotten by order.
-    GroupDelete { group: String, gather: u64 },
+    GroupDelete { group: String, parts: Vec<Part>, gather: u64 },
     /// A group that has become empty, or what nobody needs and is forgotten; whether it fails does not matter, it is tried again.
     Housekeeping { group: String, forgotten: Vec<Part>, is_gone: bool },
 }
@@ -113,16 +114,28 @@ impl<T: Copy> Coordinator<T> {
         let Some(Writing { partition, epoch, purpose }) = self.writes.writing.remove(&write) else { return };
         // The groups of another leadership were read from the log, and have what is in it already.
         let is_mine = self.partitions.get(&partition).is_some_and(|partition| partition.epoch == epoch);
+        // Only who commits offsets can make what he sends smaller.
+        let is_commit = matches!(purpose, Purpose::Commit { .. });
+        let is_too_large = outcome == Err(ErrorCode::InvalidCommitOffsetSize);
+        let outcome = if is_too_large && !is_commit { Err(ErrorCode::UnknownServerError) } else { outcome };
         match purpose {
             Purpose::Assignment { group, generation, parts } => {
                 if is_mine {
                     self.with(now, &group, |turn| turn.assigned(write, generation, parts, outcome));
                 }
             }
-            Purpose::Replacement { to, response } => {
-                // It is a member; that a restart may not know it makes it join again, which costs a rebalance and nothing else.
-                self.writes.reply(to, response);
-            }
+            Purpose::Replacement { group, to, response } => match outcome {
+                Ok(()) => self.writes.reply(to, response),
+                // The log may know the old id or the new one: the next generation says it again.
+                Err(error) => {
+                    self.writes.reply(to, not_joined("", error).into());
+                    if is_mine {
+                        self.with(now, &group, |turn| {
+                            turn.begin_anew();
+                        });
+                    }
+                }
+            },
             Purpose::Commit { group, to, offsets, response } => {
                 if is_mine {
                     let committed = if outcome.is_ok() { offsets } else { Vec::new() };
@@ -140,9 +153,12 @@ impl<T: Copy> Coordinator<T> {
                 }
                 self.writes.reply(to, response.into());
             }
-            Purpose::GroupDelete { group, gather } => {
+            Purpose::GroupDelete { group, parts, gather } => {
                 if is_mine && outcome.is_ok() {
-                    self.with(now, &group, |turn| turn.forget_group(write));
+                    self.with(now, &group, |turn| {
+                        turn.forget(write, &parts);
+                        turn.unwritten(write);
+                    });
                 }
                 self.writes.settle(gather, Some((group, outcome.err().unwrap_or_default())));
             }
@@ -150,7 +166,9 @@ impl<T: Copy> Coordinator<T> {
                 if is_mine && outcome.is_ok() {
                     self.with(now, &group, |turn| {
                         turn.forget(write, &forgotten);
-                        turn.group.is_written = !is_gone && turn.group.is_written;
+                        if is_gone {
+                            turn.unwritten(write);
+                        }
                     });
                 }
             }

@@ -13,7 +13,7 @@ use crate::wire::produce::{
     BatchIndexAndErrorMessage, PartitionProduceData, PartitionProduceResponse, ProduceRequest,
     ProduceResponse, TopicProduceResponse,
 };
-use crate::wire::{ErrorCode, RequestHeader};
+use crate::wire::{ErrorCode, RequestHeader, consumer_offsets};
 
 /// A Produce that is not answered yet.
 #[derive(Debug)]
@@ -117,6 +117,9 @@ impl Shard {
         let Some(replica) = self.replicas.get(&key) else {
             return (failed(index, ErrorCode::NotLeaderOrFollower), None);
         };
+        if epoch.is_none() && replica.name.topic() == consumer_offsets::TOPIC {
+            return (failed(index, ErrorCode::InvalidTopicException), None);
+        }
         let permit = replica.look(|machine, facts| {
             let permit = machine.may_append(acks, facts)?;
             if epoch.is_some_and(|epoch| epoch != permit.epoch()) {

@@ -10,6 +10,9 @@ use super::read::{DecodeError, DecodeFault, Reader};
 use super::schema::message;
 use super::write::{EncodeError, Writer};
 
+/// The topic, of which a broker's coordinator is the only writer.
+pub const TOPIC: &str = "__consumer_offsets";
+
 /// Keys of this version, and of the one before it, are about an offset.
 const OFFSET_KEY: i16 = 1;
 /// Keys of this version are about a group.

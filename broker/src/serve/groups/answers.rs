@@ -1,5 +1,6 @@
 //! Requests about groups, each handed to the coordinator in its own words.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use highwater_engine::units::{Now, TopicId};
@@ -66,12 +67,16 @@ impl<T: Copy> Groups<T> {
                 self.coordinator.commit(now, to, &request, |name, id| topic(state, version, name, id));
             }
             Request::DeleteGroups(request) => self.coordinator.delete_groups(now, to, request),
-            Request::OffsetDelete(request) => self.coordinator.delete_offsets(now, to, &request),
+            Request::OffsetDelete(request) => {
+                self.coordinator.delete_offsets(now, to, &request, |name| state.topics.contains_key(name));
+            }
             Request::OffsetFetch(request) => return Some(self.offsets(version, request, state).into()),
             Request::ListGroups(request) => return Some(self.coordinator.list(&request).into()),
             Request::DescribeGroups(request) => {
                 let with_operations = request.include_authorized_operations;
-                let groups = request.groups.iter();
+                // Each is described once: the answer is not larger than the groups, however often one is named.
+                let names = BTreeSet::from_iter(request.groups);
+                let groups = names.iter();
                 let groups =
                     groups.map(|name| self.coordinator.describe(version, name, with_operations)).collect();
                 return Some(DescribeGroupsResponse { groups, ..Default::default() }.into());
@@ -103,10 +108,12 @@ impl<T: Copy> Groups<T> {
         state: &ClusterState,
     ) -> OffsetFetchResponse {
         if version < SEVERAL_FROM {
-            return self.offsets_of_one(version, request);
+            return self.offsets_of_one(version, request, state);
         }
-        let mut groups = Vec::new();
-        for group in request.groups {
+        let (mut groups, mut seen) = (Vec::new(), BTreeSet::new());
+        let asked = request.groups.into_iter();
+        // Each is answered once, as above.
+        for group in asked.filter(|group| seen.insert(group.group_id.clone())) {
             // Topics of ids that are not known are answered where they are asked.
             let mut unknown = Vec::new();
             let wanted = group.topics.map(|topics| {
@@ -122,10 +129,11 @@ impl<T: Copy> Groups<T> {
                 known
             });
             let wanted = wanted.map_or(Wanted::All, Wanted::Some);
-            let (fetched, error_code) = match self.coordinator.fetch(&group.group_id, wanted) {
-                Ok(fetched) => (fetched, ErrorCode::None),
-                Err(error) => (Fetched::new(), error),
-            };
+            let (fetched, error_code) =
+                match self.coordinator.fetch(&group.group_id, wanted, |name| id_of(state, name)) {
+                    Ok(fetched) => (fetched, ErrorCode::None),
+                    Err(error) => (Fetched::new(), error),
+                };
             let mut topics: Vec<OffsetFetchResponseTopics> = fetched
                 .into_iter()
                 .filter_map(|(name, partitions)| {
@@ -147,20 +155,26 @@ impl<T: Copy> Groups<T> {
         OffsetFetchResponse { groups, ..Default::default() }
     }
 
-    fn offsets_of_one(&mut self, version: i16, request: OffsetFetchRequest) -> OffsetFetchResponse {
+    fn offsets_of_one(
+        &mut self,
+        version: i16,
+        request: OffsetFetchRequest,
+        state: &ClusterState,
+    ) -> OffsetFetchResponse {
         let asked = request.topics.map(|topics| {
             topics.into_iter().map(|topic| (topic.name, topic.partition_indexes)).collect::<Vec<_>>()
         });
         let wanted = asked.clone().map_or(Wanted::All, Wanted::Some);
-        let (fetched, error_code) = match self.coordinator.fetch(&request.group_id, wanted) {
-            Ok(fetched) => (fetched, ErrorCode::None),
-            Err(error) if version < ERROR_FROM => {
-                let topics = asked.unwrap_or_default().into_iter();
-                let all = topics.map(|(name, partitions)| (name, failed(&partitions, error))).collect();
-                (all, ErrorCode::None)
-            }
-            Err(error) => (Fetched::new(), error),
-        };
+        let (fetched, error_code) =
+            match self.coordinator.fetch(&request.group_id, wanted, |name| id_of(state, name)) {
+                Ok(fetched) => (fetched, ErrorCode::None),
+                Err(error) if version < ERROR_FROM => {
+                    let topics = asked.unwrap_or_default().into_iter();
+                    let all = topics.map(|(name, partitions)| (name, failed(&partitions, error))).collect();
+                    (all, ErrorCode::None)
+                }
+                Err(error) => (Fetched::new(), error),
+            };
         let topics =
             fetched.into_iter().map(|(name, partitions)| OffsetFetchResponseTopic { name, partitions });
         OffsetFetchResponse { topics: topics.collect(), error_code, ..Default::default() }
@@ -183,6 +197,10 @@ fn failed(partitions: &[i32], error_code: ErrorCode) -> Vec<OffsetFetchResponseP
         ..Default::default()
     };
     partitions.iter().map(one).collect()
+}
+
+fn id_of(state: &ClusterState, name: &str) -> Option<TopicId> {
+    Some(state.topics.get(name)?.id)
 }
 
 /// A topic's name and id, in the words of a version.

@@ -24,6 +24,9 @@ const LOAD_WAIT_MS: i32 = 500;
 /// How long loading pauses after an error.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long it pauses after one that may stay.
+const LONG_PAUSE: Duration = Duration::from_secs(1);
+
 /// A request of the broker's own that is not answered.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Sent {
@@ -40,11 +43,19 @@ pub(super) struct Load {
     until: Option<i64>,
     /// When it goes on; `None` while a Fetch is under way.
     again: Option<Monotonic>,
+    /// Whether people were told that it does not get on.
+    is_told: bool,
 }
 
 impl Load {
     pub(super) const fn new(epoch: LeaderEpoch) -> Self {
-        Self { epoch, next: 0, until: None, again: Some(Monotonic::from_duration(Duration::ZERO)) }
+        Self {
+            epoch,
+            next: 0,
+            until: None,
+            again: Some(Monotonic::from_duration(Duration::ZERO)),
+            is_told: false,
+        }
     }
 
     pub(super) const fn deadline(&self) -> Option<Monotonic> {
@@ -104,7 +115,7 @@ impl<T: Copy> Groups<T> {
                     if load.next >= until {
                         self.loads.remove(&number);
                         self.coordinator.loaded(now, number);
-                        self.coordinator.learn_topics(|name| Some(shard.view().state().topics.get(name)?.id));
+                        self.coordinator.name_topics(|name| Some(shard.view().state().topics.get(name)?.id));
                         continue;
                     }
                     load.again = None;
@@ -166,6 +177,12 @@ impl<T: Copy> Groups<T> {
             return;
         }
         if !data.error_code.is_none() {
+            // That another leads now is on its way; anything else stays, and people have to know.
+            let passes =
+                [ErrorCode::NotLeaderOrFollower, ErrorCode::FencedLeaderEpoch, ErrorCode::UnknownLeaderEpoch];
+            if !passes.contains(&data.error_code) {
+                self.stuck(now, number, data.error_code.name());
+            }
             return;
         }
         let records = data.records.unwrap_or_default().into_bytes();
@@ -176,7 +193,18 @@ impl<T: Copy> Groups<T> {
                     load.again = Some(now.monotonic);
                 }
             }
-            Err(why) => self.unreadable.push(format!("{TOPIC}-{number} is not loaded: {why}")),
+            Err(why) => self.stuck(now, number, &why),
+        }
+    }
+
+    /// A partition cannot be read: its groups have no coordinator until it can. It is tried again, and told once.
+    fn stuck(&mut self, now: Now, number: i32, why: &str) {
+        let Some(load) = self.loads.get_mut(&number) else { return };
+        load.again = Some(now.monotonic.after(LONG_PAUSE));
+        if !std::mem::replace(&mut load.is_told, true) {
+            self.notes.push(format!(
+                "the groups of {TOPIC}-{number} have no coordinator, it cannot be read: {why}"
+            ));
         }
     }
 
@@ -201,8 +229,7 @@ impl<T: Copy> Groups<T> {
                 }
                 let copy = |bytes: Option<&[u8]>| bytes.map(Bytes::copy_from_slice);
                 if let Err(why) = self.coordinator.load(now, number, copy(record.key), copy(record.value)) {
-                    self.unreadable
-                        .push(format!("{TOPIC}-{number}, offset {}: {why}", record.offset.value()));
+                    self.notes.push(format!("{TOPIC}-{number}, offset {}: {why}", record.offset.value()));
                 }
             }
             next = next.max(header.last_offset().value().saturating_add(1));

@@ -34,8 +34,8 @@ pub(super) struct Groups<T> {
     loads: BTreeMap<i32, Load>,
     sent: BTreeMap<u64, Sent>,
     next: u64,
-    /// Records that could not be read, since somebody was told.
-    unreadable: Vec<String>,
+    /// What people should know.
+    notes: Vec<String>,
 }
 
 /// What is to be done for the coordinator.
@@ -64,7 +64,7 @@ impl<T: Copy> Groups<T> {
             loads: BTreeMap::new(),
             sent: BTreeMap::new(),
             next: 0,
-            unreadable: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -93,7 +93,7 @@ impl<T: Copy> Groups<T> {
                 }
             }));
         }
-        due.extend(self.unreadable.drain(..).map(Due::Note));
+        due.extend(self.notes.drain(..).map(Due::Note));
         due
     }
 
