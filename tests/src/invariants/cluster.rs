@@ -1,10 +1,10 @@
 //! What must be true of the controller's decisions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use highwater_engine::log::Log;
 use highwater_engine::units::{NodeId, TopicPartition};
-use highwater_replication::controller::{ClusterState, PartitionState, Topic};
+use highwater_replication::controller::{BrokerStatus, ClusterState, PartitionState, Topic};
 
 use super::{Ghost, PartitionGhost};
 use highwater_replication::wire::fetch::FetchRequest;
@@ -23,14 +23,16 @@ struct Decision<'a> {
     name: &'a TopicPartition,
     old: &'a PartitionState,
     new: &'a PartitionState,
+    /// Whether the session of who led is over.
+    leader_is_gone: bool,
 }
 
 impl Decision<'_> {
-    /// Who led stays, or goes because the partition lies on others from now on: whoever has joined was let in by it.
+    /// Who led stays, or goes because the partition lies on others from now on: whoever has joined was let in by it. If its session is over
+    /// in the same moment, it was the controller that chose.
     fn is_of_its_leader(&self) -> bool {
-        self.old
-            .leader
-            .is_some_and(|leader| self.new.isr.contains(&leader) || !self.new.replicas.contains(&leader))
+        let moved = |leader| !self.new.replicas.contains(&leader) && !self.leader_is_gone;
+        self.old.leader.is_some_and(|leader| self.new.isr.contains(&leader) || moved(leader))
     }
 }
 
@@ -48,10 +50,12 @@ impl Ghost {
     pub(crate) fn observe_controller(&mut self, state: &ClusterState, seen: Seen) {
         let sessions: BTreeMap<NodeId, i64> =
             state.brokers.iter().map(|(node, broker)| (*node, broker.session.value())).collect();
+        let fenced = state.brokers.iter().filter(|(_, broker)| broker.status == BrokerStatus::Fenced);
+        let gone: BTreeSet<NodeId> = fenced.map(|(node, _)| *node).collect();
         self.forget_topics_made_again(state);
         self.topics.extend(state.topics.iter().map(|(name, topic)| (topic.id, name.clone())));
         for (name, topic, partition) in state.partitions() {
-            self.take_state(&name, topic, partition, &sessions, seen);
+            self.take_state(&name, topic, partition, (&sessions, &gone), seen);
         }
     }
 
@@ -76,10 +80,14 @@ impl Ghost {
         name: &TopicPartition,
         topic: &Topic,
         new: &PartitionState,
-        sessions: &BTreeMap<NodeId, i64>,
+        (sessions, gone): (&BTreeMap<NodeId, i64>, &BTreeSet<NodeId>),
         seen: Seen,
     ) {
         let ghost = self.partitions.entry(name.clone()).or_default();
+        let led = ghost.state.as_ref().and_then(|state| state.leader);
+        let leader_is_gone = led.is_some_and(|leader| {
+            gone.contains(&leader) || ghost.sessions.get(&leader) != sessions.get(&leader)
+        });
         ghost.sessions.clone_from(sessions);
         if ghost.state.as_ref() == Some(new) {
             return;
@@ -90,7 +98,7 @@ impl Ghost {
         if let Some(old) = &old {
             let goes = old.replicas.iter().filter(|node| !new.replicas.contains(node));
             ghost.taken_from.extend(goes);
-            let decision = Decision { name, old, new };
+            let decision = Decision { name, old, new, leader_is_gone };
             self.check_epochs(&decision);
             self.check_loss(&decision);
             self.check_leader(&decision);
@@ -106,7 +114,7 @@ impl Ghost {
 
     /// I11: the controller's epochs only grow.
     fn check_epochs(&mut self, decision: &Decision<'_>) {
-        let Decision { name, old, new } = decision;
+        let Decision { name, old, new, .. } = decision;
         if new.leader_epoch < old.leader_epoch || new.partition_epoch <= old.partition_epoch {
             self.violate(11, format!("{name}: the controller went from {old:?} to {new:?}"));
         }
@@ -114,7 +122,7 @@ impl Ghost {
 
     /// I5: committed records are given up only with a record of it, and only if none of those that counted still has them.
     fn check_loss(&mut self, decision: &Decision<'_>) {
-        let Decision { name, old, new } = decision;
+        let Decision { name, old, new, .. } = decision;
         let by_order = new
             .losses
             .iter()
@@ -159,7 +167,7 @@ impl Ghost {
     /// I14: a suspect leads only when every eligible replica has registered, or by order; either is recorded. One that the leader until now
     /// has let in a moment before, because that one is damaged, is a suspect no more.
     fn check_leader(&mut self, decision: &Decision<'_>) {
-        let Decision { name, old, new } = decision;
+        let Decision { name, old, new, .. } = decision;
         let Some(leader) = new.leader.filter(|_| new.leader_epoch > old.leader_epoch) else { return };
         let recorded = new.losses.iter().any(|loss| loss.epoch == new.leader_epoch)
             || new.possible_losses.iter().any(|loss| loss.epoch == new.leader_epoch);
@@ -173,7 +181,7 @@ impl Ghost {
 
     /// I13: who joins has everything that is committed, has reached the start of the leader's epoch, and last fetched in that epoch.
     fn check_joining(&mut self, decision: &Decision<'_>) {
-        let Decision { name, old, new } = decision;
+        let Decision { name, old, new, .. } = decision;
         let by_its_leader = decision.is_of_its_leader();
         let joined: Vec<NodeId> = new
             .isr

@@ -41,17 +41,18 @@ impl Ghost {
         let Some(mirror) = ghost.mirrors.get(&node) else { return Vec::new() };
         let committed = mirror.matched.min(ghost.true_high);
         let limit = point.min(committed - 1).min(mirror.durable);
-        let keeps = |batch: &BatchFact| {
-            ghost.mirrors.iter().any(|(other, mirror)| {
-                *other != node
-                    && mirror.durable.min(mirror.matched) >= batch.end
-                    && mirror.batch_at(batch.base) == Some(batch)
-                    && !self.struck_at(*other, name).contains(batch)
-            })
-        };
+        // Somebody else has everything that is committed, whole: where nobody has, replicas do not heal each other yet (T30).
+        let is_kept = ghost.mirrors.iter().any(|(other, mirror)| {
+            *other != node
+                && mirror.durable.min(mirror.matched) >= ghost.true_high
+                && self.struck_at(*other, name).is_empty()
+        });
+        if !is_kept {
+            return Vec::new();
+        }
         let is_whole = |batch: &BatchFact| !self.struck_at(node, name).contains(batch);
         let batches = mirror.batches.iter().filter(|batch| batch.end <= limit);
-        batches.filter(|batch| is_whole(batch) && keeps(batch)).map(|batch| batch.base).collect()
+        batches.filter(|batch| is_whole(batch)).map(|batch| batch.base).collect()
     }
 
     /// I25: a consumer is given whole batches, and perhaps the beginning of another one.

@@ -1,7 +1,7 @@
 //! Bytes change at rest: under a log that is open, or while nobody looks.
 //!
 //! What may be struck is bounded, so that only a fault of ours can lose a record: the batch lies below the recovery point that is written
-//! down, so that no crash explains what is wrong with it, and somebody else has it synced and not struck.
+//! down, so that no crash explains what is wrong with it, and somebody else has everything that is committed, synced and not struck.
 
 use std::path::{Path, PathBuf};
 
