@@ -122,12 +122,11 @@ impl<T: Copy> Turn<'_, T> {
         for part in parts {
             let one = self.name.len() + part.0.len() + RECORD_BYTES;
             bytes += one;
-            match pieces.last_mut().filter(|_| bytes <= PIECE_BYTES) {
-                Some(piece) => piece.push(part),
-                None => {
-                    bytes = one;
-                    pieces.push(vec![part]);
-                }
+            if let Some(piece) = pieces.last_mut().filter(|_| bytes <= PIECE_BYTES) {
+                piece.push(part);
+            } else {
+                bytes = one;
+                pieces.push(vec![part]);
             }
         }
         pieces

@@ -188,12 +188,79 @@ fn what_nobody_may_ask_for_is_refused() {
     let nothing = JoinGroupRequest { protocols: Vec::new(), ..join("", None) };
     assert_eq!(told(nothing), ErrorCode::InconsistentGroupProtocol);
     assert_eq!(told(join("stranger", None)), ErrorCode::UnknownMemberId);
-    for _ in 0..5 {
+    // Ids that nobody comes back with keep nobody out.
+    for _ in 0..12 {
         assert_eq!(told(join("", None)), ErrorCode::MemberIdRequired);
     }
-    assert_eq!(told(join("", None)), ErrorCode::GroupMaxSizeReached, "ids that were given out count");
-    bench.pass(ms(10_000));
-    let _id = bench.new_id();
+    let mut ids = Vec::new();
+    for _ in 0..5 {
+        bench.pass(ms(1));
+        ids.push(bench.new_id());
+    }
+    for id in &ids {
+        let _waits = bench.join(join(id, None));
+    }
+    let sixth = bench.join(join("", None));
+    assert_eq!(bench.joined(sixth).error_code, ErrorCode::GroupMaxSizeReached);
+}
+
+#[test]
+fn members_that_would_not_wait_at_all_keep_nobody_busy() {
+    let mut bench = Bench::new();
+    let hasty = |name| JoinGroupRequest { rebalance_timeout_ms: 0, ..join("", Some(name)) };
+    let asked: Vec<u32> = ["one", "two"].map(|name| bench.join(hasty(name))).into();
+    bench.pass(ms(1_100));
+    let joined: Vec<_> = asked.into_iter().map(|to| bench.joined(to)).collect();
+    let named = |at: usize, name: &str| SyncGroupRequest {
+        group_instance_id: Some(name.to_owned()),
+        ..parts(&joined[at])
+    };
+    let _asked = [bench.sync(&named(0, "one")), bench.sync(&named(1, "two"))];
+    bench.commit_writes();
+    // One leaves and the other is away: it is waited for, a while at a time.
+    assert_eq!(bench.leave("", Some("two")), ErrorCode::None);
+    for _ in 0..3 {
+        bench.machine.tick(bench.now);
+        let next = bench.machine.next_deadline().unwrap();
+        assert!(next > bench.now.monotonic, "something is due at once, again and again");
+        bench.pass(ms(1_000));
+    }
+}
+
+#[test]
+fn a_static_member_whose_new_id_is_not_written_is_not_told_that_it_joined() {
+    let mut bench = Bench::new();
+    let one = bench.join(join("", Some("one")));
+    bench.gather();
+    let one = bench.joined(one);
+    let _part = bench.sync(&SyncGroupRequest { group_instance_id: Some("one".to_owned()), ..parts(&one) });
+    bench.commit_writes();
+    let again = bench.join(join("", Some("one")));
+    bench.fail_writes(ErrorCode::NotCoordinator);
+    let again = bench.joined(again);
+    assert_eq!((again.error_code, again.member_id.as_str()), (ErrorCode::NotCoordinator, ""));
+    // By its name it is known, and joins the next generation.
+    let third = bench.join(join("", Some("one")));
+    bench.pass(ms(30_000));
+    let third = bench.joined(third);
+    assert_eq!((third.error_code, third.generation_id), (ErrorCode::None, 2));
+}
+
+#[test]
+fn who_lives_and_never_asks_for_its_part_does_not_keep_it() {
+    let mut bench = Bench::new();
+    let joined = bench.generation_of(2);
+    let leader = joined.iter().position(|member| member.leader == member.member_id).unwrap();
+    let _part = bench.sync(&parts(&joined[leader]));
+    bench.commit_writes();
+    assert_eq!(bench.state(), "Stable");
+    let silent = &joined[1 - leader].member_id;
+    for _ in 0..5 {
+        bench.pass(ms(4_100));
+        let _ = bench.heartbeat(&joined[leader].member_id, 1);
+        let _ = bench.heartbeat(silent, 1);
+    }
+    assert_eq!(bench.heartbeat(silent, 1), ErrorCode::UnknownMemberId);
 }
 
 #[test]

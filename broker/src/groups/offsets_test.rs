@@ -173,6 +173,63 @@ fn offsets_of_a_topic_that_is_gone_are_forgotten() {
 }
 
 #[test]
+fn offsets_of_another_topic_of_the_same_name_are_not_given_out() {
+    let mut bench = Bench::new();
+    let _ = bench.commit(offsets(None, &[("t", 5)]));
+    bench.commit_writes();
+    let other = |_: &str| highwater_engine::units::TopicId::new([9; 16]);
+    bench.machine.topics_changed(bench.now, other);
+    bench.take_effects();
+    bench.fail_writes(ErrorCode::CoordinatorNotAvailable);
+    let fetched = bench.machine.fetch(GROUP, Wanted::Some(vec![("t".to_owned(), vec![0])]), other).unwrap();
+    assert_eq!(fetched[0].1[0].committed_offset, -1, "though it could not be forgotten");
+    assert_eq!(bench.machine.fetch(GROUP, Wanted::All, other).unwrap(), []);
+    bench.machine.topics_changed(bench.now, other);
+    bench.take_effects();
+    bench.commit_writes();
+    assert_eq!(bench.offset("t"), -1, "it was tried again");
+}
+
+#[test]
+fn a_commit_that_is_under_way_is_not_forgotten_for_its_predecessors_age() {
+    let mut bench = Bench::new();
+    let _ = bench.commit(offsets(None, &[("t", 5)]));
+    bench.commit_writes();
+    bench.pass(ms(999_000));
+    let newer = bench.commit(offsets(None, &[("t", 6)]));
+    bench.pass(ms(150_000));
+    bench.commit_writes();
+    assert_eq!(bench.committed(newer), [ErrorCode::None]);
+    assert_eq!(bench.offset("t"), 6);
+    bench.fail_over();
+    assert_eq!(bench.offset("t"), 6);
+}
+
+#[test]
+fn a_group_with_many_offsets_is_deleted_in_several_batches() {
+    let mut bench = Bench::new();
+    let name = format!("t{}", "x".repeat(200));
+    for partition in 0..5_000 {
+        let mut request = offsets(None, &[(name.as_str(), 1)]);
+        request.topics[0].partitions[0].partition_index = partition;
+        let _ = bench.commit(request);
+    }
+    bench.commit_writes();
+    let to = bench.ask();
+    bench.machine.delete_groups(bench.now, to, DeleteGroupsRequest { groups_names: vec![GROUP.to_owned()] });
+    bench.take_effects();
+    let sizes: Vec<usize> = bench
+        .writes
+        .iter()
+        .map(|(_, _, records)| records.iter().map(|record| record.key.len()).sum())
+        .collect();
+    assert!(sizes.len() > 1 && sizes.iter().all(|bytes| *bytes < 1 << 20), "{sizes:?}");
+    bench.commit_writes();
+    bench.fail_over();
+    assert_eq!(bench.state(), "Dead");
+}
+
+#[test]
 fn what_nobody_has_needed_for_long_is_forgotten() {
     let mut bench = Bench::new();
     let joined = bench.stable(1);

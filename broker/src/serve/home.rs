@@ -105,12 +105,15 @@ impl Home {
 
     /// A session with this cluster began: the directory is its from now on, and says so, so that an old state of the controller's is known
     /// by it. A crash leaves the old file or the new one.
+    ///
+    /// Where the directory is this cluster's already, that the file cannot be replaced ends nobody: a full disk still serves reads, and makes
+    /// room. The error is given back; the file then names an older session until the next one begins.
     pub(super) fn bind(
         &mut self,
         store: &Store,
         cluster: &str,
         session: BrokerEpoch,
-    ) -> Result<(), HomeError> {
+    ) -> Result<Option<io::Error>, HomeError> {
         let path = store.directory().join(META_PROPERTIES);
         let mut others = match &self.properties {
             Some(known) if known.cluster != cluster => {
@@ -127,9 +130,47 @@ impl Home {
             directory: Some(self.directory),
             others,
         };
-        write_properties(store.disk().as_ref(), &path, &properties)
-            .map_err(|source| HomeError::Io { path, source })?;
-        self.properties = Some(properties);
-        Ok(())
+        match write_properties(store.disk().as_ref(), &path, &properties) {
+            Ok(()) => {
+                self.properties = Some(properties);
+                Ok(None)
+            }
+            Err(source) if self.properties.is_some() => Ok(Some(source)),
+            Err(source) => Err(HomeError::Io { path, source }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+
+    use highwater_engine::disk::{PosixDisk, SyncThread};
+    use highwater_engine::store::{Opened, StoreConfig};
+
+    use super::*;
+    use crate::clock::Clock;
+
+    #[test]
+    fn a_session_that_cannot_be_written_down_ends_nobody_who_belongs_to_the_cluster() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = Arc::new(PosixDisk::new(SyncThread::Never));
+        let now = Clock::start().now();
+        let Opened { store, .. } = Store::open(disk, directory.path(), StoreConfig::default(), now).unwrap();
+        let mut home = Home::read(&store, NodeId::new(1).unwrap(), TopicId::new([7; 16]).unwrap()).unwrap();
+        let session = |number| BrokerEpoch::of_session(number, 1);
+        assert!(home.bind(&store, "AAAAAAAAAAAAAAAAAAAAAQ", session(1)).unwrap().is_none());
+        // What has a file's name and is none cannot be replaced by one.
+        let path = directory.path().join(META_PROPERTIES);
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(home.bind(&store, "AAAAAAAAAAAAAAAAAAAAAQ", session(2)).unwrap().is_some());
+        assert_eq!(home.last_session(), Some(session(1)));
+        fs::remove_dir(&path).unwrap();
+        assert!(home.bind(&store, "AAAAAAAAAAAAAAAAAAAAAQ", session(3)).unwrap().is_none());
+        assert_eq!(home.last_session(), Some(session(3)));
+        let other = home.bind(&store, "BAAAAAAAAAAAAAAAAAAAAQ", session(4));
+        assert!(matches!(other, Err(HomeError::OtherCluster { .. })));
     }
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use highwater_engine::batch::{BatchBuilder, Compression};
 use highwater_engine::disk::{Disk, Patience, PosixDisk};
 use highwater_engine::store::{Job, JobDone, JobError, JobKind, Store, StoreConfig};
-use highwater_engine::units::{Monotonic, NodeId, Now, Timestamp, TopicPartition};
+use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, Timestamp, TopicPartition};
 use highwater_replication::Rules;
 use highwater_replication::controller::{
     self, CallId, ControllerConfig, ControllerNode, ControllerOut, ControllerReply, ControllerRequest,
@@ -267,13 +267,29 @@ impl Cluster {
         name: &TopicPartition,
         records: &[(Option<&str>, Option<&str>)],
     ) -> Slot {
+        let request = self.produce_request(name, records);
+        self.send(self.leader(name), 9, &request)
+    }
+
+    /// The same by the broker itself, for one leadership.
+    pub(crate) fn send_own_produce(
+        &mut self,
+        name: &TopicPartition,
+        records: &[(Option<&str>, Option<&str>)],
+        epoch: LeaderEpoch,
+    ) -> Slot {
+        let request = self.produce_request(name, records);
+        self.send_as(self.leader(name), 9, &request, |slot, frame| Event::OwnFrame { slot, epoch, frame })
+    }
+
+    fn produce_request(&self, name: &TopicPartition, records: &[(Option<&str>, Option<&str>)]) -> Request {
         let mut builder = BatchBuilder::new(Compression::None);
         for (key, value) in records {
             let (key, value) = (key.map(str::as_bytes), value.map(str::as_bytes));
             builder.push(Some(self.now.wall), key, value, &[]).unwrap();
         }
         let records = builder.finish().unwrap();
-        let request = ProduceRequest {
+        ProduceRequest {
             acks: -1,
             timeout_ms: 2000,
             topic_data: vec![TopicProduceData {
@@ -285,18 +301,28 @@ impl Cluster {
                 ..Default::default()
             }],
             ..Default::default()
-        };
-        self.send(self.leader(name), 9, &request.into())
+        }
+        .into()
     }
 
     /// A request of a client's goes to a broker.
     pub(crate) fn send(&mut self, to: NodeId, version: i16, request: &Request) -> Slot {
+        self.send_as(to, version, request, |slot, frame| Event::Frame { slot, frame })
+    }
+
+    fn send_as(
+        &mut self,
+        to: NodeId,
+        version: i16,
+        request: &Request,
+        event: impl FnOnce(Slot, Bytes) -> Event,
+    ) -> Slot {
         let header = RequestHeader { api: request.api(), version, correlation_id: 1, client_id: None };
         let parts = wire::encode_request(&header, request).unwrap();
         let frame = Bytes::from(parts.concat()).slice(4..);
         let slot = Slot { connection: ConnectionId(1), number: self.next_slot };
         self.next_slot += 1;
-        self.shards.get_mut(&to).unwrap().tell(Event::Frame { slot, frame });
+        self.shards.get_mut(&to).unwrap().tell(event(slot, frame));
         slot
     }
 

@@ -16,7 +16,7 @@ use highwater_engine::batch::{
 };
 use highwater_engine::disk::SimulatedDisk;
 use highwater_engine::disk::simulated::Fault;
-use highwater_engine::units::{Offset, ProducerEpoch, ProducerId, Sequence, TopicPartition};
+use highwater_engine::units::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TopicPartition};
 use highwater_replication::controller;
 use highwater_replication::wire::ErrorCode;
 
@@ -199,4 +199,25 @@ fn a_transaction_that_is_decided_below_the_high_watermark_is_forgotten_on_every_
 enum Who {
     Leader,
     Follower,
+}
+
+#[test]
+fn only_the_broker_itself_writes_the_records_of_groups() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut cluster = Cluster::new(directory.path());
+    cluster.run(50);
+    cluster.create_topic("__consumer_offsets");
+    let name = TopicPartition::new("__consumer_offsets", 0).unwrap();
+    cluster.run(1500);
+    let records = [(Some("key"), Some("value"))];
+    assert_eq!(cluster.produce_records(&name, &records), (ErrorCode::InvalidTopicException, -1));
+    let epoch = cluster.controller.state().partition(&name).unwrap().leader_epoch;
+    let slot = cluster.send_own_produce(&name, &records, epoch);
+    cluster.run(1500);
+    assert_eq!(cluster.produced(slot), Some((ErrorCode::None, 0)), "{:#?}", cluster.log);
+    let other = LeaderEpoch::new(epoch.value() + 1).unwrap();
+    let slot = cluster.send_own_produce(&name, &records, other);
+    cluster.run(1500);
+    let refused = cluster.produced(slot).map(|(error, _)| error);
+    assert_eq!(refused, Some(ErrorCode::NotLeaderOrFollower), "it was read in another leadership");
 }

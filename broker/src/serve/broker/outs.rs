@@ -52,10 +52,12 @@ impl Broker {
         match &news {
             News::SessionBegan { cluster_id } => {
                 // Without one it is over again already, and the next begins.
-                if let Some(session) = self.shard.session()
-                    && let Err(error) = self.home.bind(self.shard.store(), cluster_id, session)
-                {
-                    self.fail(error.to_string());
+                if let Some(session) = self.shard.session() {
+                    match self.home.bind(self.shard.store(), cluster_id, session) {
+                        Ok(None) => {}
+                        Ok(Some(why)) => self.herald.note(format!("the session is not written down: {why}")),
+                        Err(error) => self.fail(error.to_string()),
+                    }
                 }
             }
             // Its old session is not over yet; it is tried again.
