@@ -25,7 +25,7 @@ pub(crate) struct GroupConfig {
     pub(crate) session_max: Duration,
     /// `group.initial.rebalance.delay.ms`.
     pub(crate) initial_delay: Duration,
-    /// `group.max.size`: members, and ids that were given out.
+    /// `group.max.size`: members, and as many ids beside them that were given out.
     pub(crate) members_max: usize,
     /// `offset.metadata.max.bytes`.
     pub(crate) metadata_bytes_max: usize,

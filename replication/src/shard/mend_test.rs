@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use highwater_engine::batch::BatchLimits;
 use highwater_engine::disk::{PosixDisk, SyncThread};
-use highwater_engine::log::LogConfig;
 use highwater_engine::store::{Store, StoreConfig};
 use highwater_engine::units::{LeaderEpoch, Monotonic, NodeId, Now, Timestamp, TopicId, TopicPartition};
 
@@ -16,7 +14,6 @@ use crate::controller::{
     SessionBegun, Suspicion, Topic,
 };
 use crate::ids::{BrokerEpoch, PartitionEpoch};
-use crate::partition::PartitionConfig;
 use crate::rules::Rules;
 
 /// A shard that leads one partition, and what it has asked the controller.
@@ -42,31 +39,6 @@ fn topic_id() -> TopicId {
 
 fn epoch(value: i32) -> LeaderEpoch {
     LeaderEpoch::new(value).unwrap()
-}
-
-fn config() -> ShardConfig {
-    ShardConfig {
-        node: node(1),
-        cluster_id: None,
-        last_session: None,
-        directory_id: None,
-        host: "127.0.0.1".to_owned(),
-        port: 0,
-        process: None,
-        log: LogConfig::default(),
-        partition: PartitionConfig::default(),
-        batch: BatchLimits::default(),
-        fetch_partition_bytes_max: 1 << 20,
-        fetch_bytes_max: 1 << 20,
-        fetch_wait_max: Duration::from_millis(500),
-        response_bytes_max: 1 << 20,
-        catch_up_bytes_per_turn: 1 << 20,
-        high_watermark_interval: Duration::from_secs(5),
-        retention_interval: Duration::from_secs(300),
-        compaction_interval: Duration::from_secs(15),
-        compaction_bytes_per_second: None,
-        peer_timeout: Duration::from_secs(5),
-    }
 }
 
 /// A cluster in which node 1 leads the partition.
@@ -112,7 +84,8 @@ impl Alone {
         let now = Now { monotonic: Monotonic::default(), wall: Timestamp::from_millis(1_700_000_000_000) };
         let disk = Arc::new(PosixDisk::new(SyncThread::Never));
         let opened = Store::open(disk, path, StoreConfig::default(), now).unwrap();
-        let shard = Shard::new(opened.store, &opened.report, config(), Rules::default(), 7, now);
+        let shard =
+            Shard::new(opened.store, &opened.report, ShardConfig::new(node(1)), Rules::default(), 7, now);
         let mut alone = Self { shard, now, state: led_by_1(), poll: None, asked: Vec::new() };
         alone.pass(0);
         // It is so before the first poll is answered: a stop in between names it in its mark.

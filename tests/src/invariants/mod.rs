@@ -18,7 +18,7 @@
 //! | I25 what was changed at rest is told or repaired, never given out or passed over | `rot`, when a consumer reads and at rest |
 //!
 //! Not here: I4 is seen through I6 (a quorum that is not one shows as a high watermark above the true one); I19 and I20 are the
-//! engine's and proved there; I23 needs limits that the world does not exercise; compaction and reassignment are not in the world yet.
+//! engine's and proved there; I23 needs limits that the world does not exercise; compaction is not in the world yet.
 
 mod client;
 mod cluster;
